@@ -198,7 +198,8 @@ export class Rejected extends Failed {
 /**
  * The event may or may not be written, now or later.
  *
- * `reason` is `unknown` if the gateway returned that, `no_answer` if the last response was lost, and
+ * `reason` is `unknown` if the gateway returned that, `no_answer` if the last response was lost,
+ * `bad_answer` if a newer gateway returned an outcome that this version does not know, and
  * `out_of_order` if the event is written and an older one of its key may be behind it. It is the
  * reason of a refusal if an attempt before that may have written the event.
  */

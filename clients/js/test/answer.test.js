@@ -51,6 +51,26 @@ test("the failures of a batch are outcomes", () => {
   assert.throws(() => outcomes[1].throwIfFailed(), { name: "UnknownOutcomeError" });
 });
 
+for (const fields of [{ outcome: "parked" }, { outcome: "parked", reason: "full" }, {}]) {
+  test(`an outcome of a newer gateway may be written: ${JSON.stringify(fields)}`, () => {
+    const end = { partition: 1, offset: 7, key: "a", event_id: "e", retryable: true, ...fields };
+    const parts = [1, 2].map((value) => {
+      return encodePart(new HeadgateEvent(value, { key: "a" }), JSON.stringify, null);
+    });
+    const chances = { share: () => 0, newKey: () => "k" };
+    const delivery = new Delivery("orders", parts, { retry: retryOf(), limits: limitsOf(), chances }, 9e9);
+    delivery.post();
+    const step = delivery.answered(read({ outcomes: [end, end] }, { expected: 2 }), 0);
+    assert.equal(step.waitMs, null); // without Redis, a repeat would be a second record
+    for (const found of delivery.outcomes) {
+      assert(found instanceof Unknown);
+      assert.deepEqual([found.reason, found.key, found.eventId], ["bad_answer", "a", "e"]);
+      assert.match(found.detail, /does not know the outcome/);
+    }
+    if ("outcome" in fields) assert(read(end).outcomes[0] instanceof Unknown);
+  });
+}
+
 const TOO_LARGE = {
   size_bytes: 2_000_000,
   limit_bytes: 1_000_000,

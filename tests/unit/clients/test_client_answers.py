@@ -11,9 +11,12 @@ import orjson
 import pytest
 
 from headgate.config.settings import HttpSettings
+from headgate.formats.decode import with_hint
+from headgate.formats.json_text import KeyReader
 from headgate.http.openapi.document import document
 from headgate.model.outcome import TRAITS, Failure, OutcomeName, Reason
 from headgate.model.outcome import Outcome as GatewayOutcome
+from headgate.model.outcome import Refused as RefusedError
 from headgate.model.reply import SUCCESS_STATUS, Reply, problem, reply
 from headgate_client import Event, Limits, Outcome, Retry
 from headgate_client.core.answer import Answer, Ended, Lost, Refused, read_answer
@@ -66,7 +69,7 @@ def test_every_reason_of_an_event_is_read(reason: Reason, is_batch: bool) -> Non
     assert isinstance(found, Unknown if reason is Reason.UNKNOWN else Rejected)
     assert (found.reason, found.status) == (reason, TRAITS[reason].status)
     assert found.retryable is TRAITS[reason].retryable
-    hint = " (in the Python client: key=...)" if reason is Reason.MISSING_KEY else ""
+    hint = "; send the event with key=..." if reason is Reason.MISSING_KEY else ""
     assert (found.key, found.event_id, found.detail) == ("a", "e", f"why{hint}")
     with pytest.raises((RejectedError, UnknownOutcomeError), match=reason):
         found.raise_for_outcome()
@@ -149,6 +152,42 @@ def test_an_outcome_without_an_answer_of_a_gateway_has_the_id_that_there_is(stat
     (found,) = delivery.outcomes
     assert isinstance(found, Rejected if status == 400 else Unknown)
     assert found.request_id == "r"
+
+
+@pytest.mark.parametrize("body", [b'{"total": 5}', b"5", b"5 "])
+def test_the_detail_of_a_missing_key_names_the_argument_and_no_header(body: bytes) -> None:
+    headers = {b"content-type": b"application/json"}
+    with pytest.raises(RefusedError) as refused:
+        KeyReader.parse(["/order_id"])(body)
+    failure = with_hint(refused.value.failure, headers, body)
+    outcome = GatewayOutcome(OutcomeName.REJECTED, failure=failure)
+    (found,) = ended(reply(TOPIC, [outcome], True, False, "request"), 1)
+    assert isinstance(found, Rejected)
+    why = "no key at '/order_id': it is absent, null or empty"
+    assert found.detail == f"{why}; send the event with key=..."
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+@pytest.mark.parametrize(
+    "fields", [{"outcome": "parked"}, {"outcome": "parked", "reason": "full"}, {}]
+)
+def test_an_outcome_of_a_newer_gateway_may_be_written(
+    is_batch: bool, fields: dict[str, object]
+) -> None:
+    end = {"partition": 1, "offset": 7, "key": "a", "event_id": "e", "retryable": True, **fields}
+    if not (is_batch or fields):
+        return  # a response without an outcome is no answer of a gateway
+    body = {"outcomes": [end, end]} if is_batch else end
+    parts = [encode_part(Event(n, key="a"), dumps, None) for n in range(2 if is_batch else 1)]
+    delivery = Delivery(TOPIC, parts, Retry(), Limits(), Chances(lambda: 0, lambda: "k"), 100.0)
+    delivery.post()
+    answer = read_answer(TOPIC, len(parts), 200, {}, json.dumps(body).encode(), 0.0)
+    step = delivery.answered(answer, 0.0)
+    assert step.wait_s is None  # without Redis, a repeat would be a second record
+    for found in delivery.outcomes:
+        assert isinstance(found, Unknown)
+        assert (found.reason, found.key, found.event_id) == ("bad_answer", "a", "e")
+        assert "does not know the outcome" in found.detail
 
 
 def test_a_key_that_is_no_text_is_read_as_bytes() -> None:

@@ -56,6 +56,9 @@ const ENDED_WELL = {
   held: Held,
   spooled: Spooled,
 };
+export const NEW_OUTCOME = "bad_answer"; // reason of an outcome that this version does not know
+// How a gateway ends the detail of a missing key: with the header that gives one.
+const KEY_HEADERS = [". The header Headgate-Key can also give the key", ": send Headgate-Key"];
 const TEMPORARY = [408, 425, 429]; // statuses of proxies that may pass
 const SHOWN = 200; // characters of a body
 const READ = 10_000; // characters in which secrets are hidden before that
@@ -160,28 +163,36 @@ function outcomeOf(topic, found, requestId, hide) {
       oversize: textOf(found.oversize),
     });
   }
-  const fix = fixOf(String(reason), String(detail));
   const why = {
     ...about,
     reason: String(reason),
-    detail: hide(String(detail ?? "")) + fix,
+    detail: withFix(String(reason), hide(String(detail ?? ""))),
     status: wholeOf(found.status),
     requestId,
   };
+  if (name !== "rejected" && name !== "unknown") {
+    const newer =
+      `this version of the client does not know the outcome ${JSON.stringify(name)}, so the event ` +
+      "may be written: update headgate-client";
+    return new Unknown({ ...why, reason: NEW_OUTCOME, detail: newer });
+  }
   if (name === "unknown" || reason === "unknown") return new Unknown(why);
   return new Rejected({ ...why, ...figuresOf(found, requestId), retryable: found.retryable === true });
 }
 
 /**
- * Return the option of this library that mends a failure: the fixes of a gateway are headers.
+ * Return a detail that names the option of this library: the fixes of a gateway are headers.
  *
  * @param {string} reason
  * @param {string} detail
  */
-function fixOf(reason, detail) {
-  if (reason === "missing_key") return " (in the JavaScript client: the option key)";
+function withFix(reason, detail) {
+  if (reason === "missing_key") {
+    const header = KEY_HEADERS.find((end) => detail.endsWith(end)) ?? "";
+    return `${detail.slice(0, detail.length - header.length)}; send the event with { key }`;
+  }
   const isTokenMissing = reason === "unauthenticated" && detail.includes("Authorization: Bearer");
-  return isTokenMissing ? " (in the JavaScript client: the option token)" : "";
+  return isTokenMissing ? `${detail} (in the JavaScript client: the option token)` : detail;
 }
 
 /**

@@ -8,7 +8,7 @@
 
 import { Rejected } from "../outcomes.js";
 import { waitMs } from "../settings.js";
-import { lost, refused } from "./answer.js";
+import { NEW_OUTCOME, lost, refused } from "./answer.js";
 import { bodyOf } from "./encode.js";
 import { laneOf } from "./keys.js";
 import { Ledger, TOO_MUCH } from "./ledger.js";
@@ -245,6 +245,9 @@ export class Delivery {
     for (const [at, outcome] of this.#latest) {
       const isUnknown = outcome.name === "unknown";
       if (leftOut.has(at) || !outcome.retryable) continue;
+      if (outcome.name === "unknown" && outcome.reason === NEW_OUTCOME) {
+        continue; // a gateway without Redis would write it once more
+      }
       if (isUnknown && !this.#rules.retry.repeatUnknown) continue;
       again.add(at);
       isWhole ||= isUnknown && !leftOut.size && !behind.size;

@@ -41,6 +41,7 @@ export function readAnswer(topic: string, expected: number, { status, body, head
  * @param {number} nowMs Since 1970.
  */
 export function retryAfter(value: string | null, nowMs: number): number;
+export const NEW_OUTCOME: "bad_answer";
 /**
  * The HTTP response.
  */

@@ -163,6 +163,7 @@ class Unknown:
 
     Attributes:
         reason: `unknown` (from the gateway), `no_answer` (the last response was lost),
+            `bad_answer` (a newer gateway's outcome, which this version does not know),
             `out_of_order` (written, and an older event of its key may be behind it), or a refusal's
             reason after an attempt that may have written the event.
         detail: Text that explains the reason.

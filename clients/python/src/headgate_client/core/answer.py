@@ -26,12 +26,15 @@ from headgate_client.outcomes import (
     Violation,
 )
 
+NEW_OUTCOME = "bad_answer"  # reason of an outcome that this version does not know
 _Good: TypeAlias = Published | Unchanged | Duplicate | Held | Spooled
 _KINDS: tuple[type[_Good], ...] = (Published, Unchanged, Duplicate, Held, Spooled)
 _ENDED_WELL: dict[object, type[_Good]] = {kind.name: kind for kind in _KINDS}
 _TEMPORARY = (408, 425, 429)  # statuses of proxies that may pass
 _SHOWN = 200  # characters of a body
 _READ = 10_000  # bytes in which secrets are hidden before that
+# How a gateway ends the detail of a missing key: with the header that gives one.
+_KEY_HEADERS = (". The header Headgate-Key can also give the key", ": send Headgate-Key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +154,16 @@ def outcome_of(
             oversize=_text(fields.get("oversize")),
         )
     reason, detail = str(fields.get("reason", "bad_answer")), hide(str(fields.get("detail", "")))
-    detail += _fix(reason, detail)
+    detail = _with_fix(reason, detail)
     status = fields.get("status")
     status = status if isinstance(status, int) else None
-    if name == "unknown" or reason == "unknown":
+    if name not in ("rejected", "unknown"):
+        reason = NEW_OUTCOME
+        detail = (
+            f"this version of the client does not know the outcome {name!r}, so the event "
+            "may be written: update headgate-client"
+        )
+    if name != "rejected" or reason == "unknown":
         return Unknown(
             topic=topic,
             reason=reason,
@@ -176,12 +185,14 @@ def outcome_of(
     )
 
 
-def _fix(reason: str, detail: str) -> str:
-    """Return the argument of this library that mends a failure: a gateway names headers."""
+def _with_fix(reason: str, detail: str) -> str:
+    """Return a detail that names the argument of this library: a gateway names headers."""
     if reason == "missing_key":
-        return " (in the Python client: key=...)"
+        for header in _KEY_HEADERS:
+            detail = detail.removesuffix(header)
+        return f"{detail}; send the event with key=..."
     is_token_missing = reason == "unauthenticated" and "Authorization: Bearer" in detail
-    return " (in the Python client: Client(token=...))" if is_token_missing else ""
+    return f"{detail} (in the Python client: Client(token=...))" if is_token_missing else detail
 
 
 def _figures(fields: Mapping[str, object], request_id: str | None) -> Figures:

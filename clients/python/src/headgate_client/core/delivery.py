@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from headgate_client.core.answer import Answer, Ended, Lost, Refused
+from headgate_client.core.answer import NEW_OUTCOME, Answer, Ended, Lost, Refused
 from headgate_client.core.encode import Part, body_of
 from headgate_client.core.order import Disorder, End, disorder_of
 from headgate_client.outcomes import Key, Outcome, Rejected, Unknown
@@ -218,6 +218,8 @@ class Delivery:
         return Step(ended, wait_s)
 
     def _goes_again(self, outcome: Outcome) -> bool:
+        if isinstance(outcome, Unknown) and outcome.reason == NEW_OUTCOME:
+            return False  # a gateway without Redis would write it once more
         is_harmless = self._retry.repeat_unknown or outcome.name != "unknown"
         return outcome.retryable and is_harmless
 
