@@ -1,6 +1,7 @@
 /** The meaning of an error of `fetch`. */
 
 import { lost, refused } from "./core/answer.js";
+import { HeadgateError } from "./errors.js";
 
 /** @import {Answer} from "./core/answer.js" */
 /** @import {Hide} from "./core/headers.js" */
@@ -60,7 +61,7 @@ export function classify(error, hide) {
  * @param {unknown} error
  */
 export function isMistake(error) {
-  const kinds = [ReferenceError, RangeError, SyntaxError, URIError];
+  const kinds = [HeadgateError, ReferenceError, RangeError, SyntaxError, URIError];
   if (kinds.some((Kind) => error instanceof Kind)) return true;
   if (!(error instanceof TypeError) || error.cause !== undefined) return false;
   const code = "code" in error ? String(error.code) : "";

@@ -15,6 +15,7 @@ export { REASONS } from "./testing/reasons.js";
 
 /**
  * @typedef {import("./testing/gateway.js").Fault} Fault
+ * @typedef {import("./testing/gateway.js").KeyOf} KeyOf
  * @typedef {import("./testing/requests.js").FakeRecord} FakeRecord
  * @typedef {import("./testing/requests.js").FakeRequest} FakeRequest
  */

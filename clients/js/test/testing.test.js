@@ -3,7 +3,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { BufferedProducer, Client, CloudEvent, HeadgateEvent } from "../src/index.js";
+import {
+  BufferedProducer,
+  Client,
+  CloudEvent,
+  HeadgateEvent,
+  RawJson,
+  TOMBSTONE,
+} from "../src/index.js";
 import { FailEvents, FakeGateway, Lose, Refuse, Succeed } from "../src/testing.js";
 
 function world(options) {
@@ -64,6 +71,68 @@ test("a large event has the figures of a gateway", async () => {
   ]);
   gateway.next(new FailEvents("too_large"));
   assert.equal((await client.send("orders", { id: 1 })).sizeBytes, 8);
+});
+
+for (const [given, key] of [["12", "12"], [12, "12"], [0, "0"], [1e20, "100000000000000000000"], [12n, "12"], [true, "true"]]) {
+  test(`the key rule makes the keys of a gateway: ${typeof given} ${given}`, async () => {
+    const { gateway, client } = world({ keyOf: () => given });
+    const outcomes = [await client.send("orders", {}), ...(await client.sendBatch("orders", [{}]))];
+    assert.deepEqual(outcomes.map(({ name, key }) => [name, key]), [["published", key], ["published", key]]);
+    assert.deepEqual(gateway.records("orders").map((record) => record.key), [key, key]);
+  });
+}
+
+for (const [given, reason, text] of [
+  [null, "missing_key", "the event has no key, and keyOf returned null; send the event with"],
+  [undefined, "missing_key", "the event has no key, and keyOf returned undefined; send the event"],
+  ["", "missing_key", 'the event has no key, and keyOf returned ""; send the event with { key }'],
+  [1.5, "invalid_key", "keyOf returned the number 1.5; a key is a string, a whole number or a bool"],
+  [1e21, "invalid_key", "keyOf returned the number 1e+21; a key is a string, a whole number"],
+  [[1], "invalid_key", "keyOf returned an array; a key is a string, a whole number or a boolean"],
+  [{}, "invalid_key", "keyOf returned the object [object Object]; a key is a string"],
+  ["é".repeat(2049), "invalid_key", "the key is longer than http.key_max_bytes = 4096"],
+]) {
+  test(`the key rule fails where that of a gateway fails: ${String(given).slice(0, 20)}`, async () => {
+    const { gateway, client } = world({ keyOf: () => given });
+    gateway.next(new Succeed("held", { which: (record, place) => place === 1 }));
+    for (const outcome of await client.sendBatch("orders", [{}, {}])) {
+      assert.equal(outcome.reason, reason);
+      assert(outcome.detail.startsWith(text), outcome.detail);
+    }
+  });
+}
+
+test("a value without JSON has no key by the rule", async () => {
+  const keyOf = () => assert.fail("a gateway reads no key from bytes or a tombstone");
+  const { gateway, client } = world({ keyOf });
+  const ends = [
+    ...(await client.sendBatch("orders", [new Uint8Array([1]), TOMBSTONE])),
+    await client.send("orders", TOMBSTONE),
+  ];
+  assert.deepEqual(ends.map(({ reason }) => reason), ["missing_key", "missing_key", "missing_key"]);
+  assert.equal((await client.send("orders", TOMBSTONE, { key: "k" })).name, "published");
+  assert.deepEqual(gateway.records("orders").map(({ isTombstone }) => isTombstone), [true]);
+  const free = await world().client.sendBatch("orders", [new Uint8Array([1]), new RawJson("null"), TOMBSTONE]);
+  assert.deepEqual(free.map(({ name }) => name), ["published", "published", "rejected"]);
+});
+
+test("an error in the key rule names it, and is not retried", async () => {
+  const { client } = world({ keyOf: (topic, value) => value.customer.id });
+  const outcome = await client.send("orders", { total: 5 });
+  assert.equal(outcome.name, "unknown");
+  assert.match(outcome.detail, /keyOf: the function threw TypeError: .* for the value {"total":5}/);
+  assert.match(outcome.detail, /return null if there is no key/);
+});
+
+test("an unchanged event has no id unless the program gave one", async () => {
+  const { gateway, client } = world();
+  const ids = [];
+  for (const [fault, id] of [["unchanged"], ["unchanged", "e"], ["held"], ["spooled"]]) {
+    gateway.next(new Succeed(fault));
+    ids.push((await client.send("orders", 1, { id })).eventId);
+  }
+  assert.deepEqual(ids.slice(0, 2), [null, "e"]);
+  assert(ids[2] && ids[3]);
 });
 
 test("an answer that is lost, and keys that are forgotten", async () => {

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from headgate.formats.json_text import KeyReader
+from headgate.model.outcome import Refused
 from headgate_client import (
+    TOMBSTONE,
     BufferedProducer,
     Client,
     CloudEvent,
@@ -15,8 +19,10 @@ from headgate_client import (
     InvalidOptionError,
     LargePath,
     Outcome,
+    RawJson,
     Rejected,
     Retry,
+    Unknown,
 )
 from headgate_client.testing import FailEvents, FakeGateway, Lose, Refuse, Succeed
 
@@ -86,6 +92,97 @@ def test_a_large_event_has_the_figures_of_a_gateway() -> None:
     assert "52 bytes are more than the limit of 30 bytes" in outcome.detail
     assert isinstance(small, Rejected)
     assert small.size_bytes == len('{"id":1}')
+
+
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ("12", "12"),
+        (12, "12"),
+        (10**30, "1" + "0" * 30),
+        (0, "0"),
+        (True, "true"),
+        (False, "false"),
+    ],
+)
+def test_the_key_rule_makes_the_keys_of_a_gateway(given: object, key: str) -> None:
+    gateway = FakeGateway(key_of=lambda topic, value: value["id"])
+    document = json.dumps({"id": given}).encode()
+    assert KeyReader.parse(["/id"])(document) == key.encode()
+    with client_of(gateway) as client:
+        outcomes = [client.send(TOPIC, {"id": given}), *client.send_batch(TOPIC, [{"id": given}])]
+    assert [(one.name, one.key) for one in outcomes] == [("published", key)] * 2
+    assert [record.key for record in gateway.records(TOPIC)] == [key, key]
+
+
+@pytest.mark.parametrize(
+    ("given", "reason", "text"),
+    [
+        (
+            None,
+            "missing_key",
+            "the event has no key, and key_of returned None; send the event with",
+        ),
+        ("", "missing_key", "the event has no key, and key_of returned ''; send the event with"),
+        (1.5, "invalid_key", "key_of returned the float 1.5; a key is a str, int or bool"),
+        (1.0, "invalid_key", "key_of returned the float 1.0; a key is a str, int or bool"),
+        ([1], "invalid_key", "key_of returned the list [1]; a key is a str, int or bool"),
+        ({}, "invalid_key", "key_of returned the dict {}; a key is a str, int or bool"),
+        ("é" * 2049, "invalid_key", "the key is longer than http.key_max_bytes = 4096"),
+    ],
+)
+def test_the_key_rule_fails_where_that_of_a_gateway_fails(
+    given: object, reason: str, text: str
+) -> None:
+    with pytest.raises(Refused) as refused:  # two pointers: the length counts as well
+        KeyReader.parse(["/id", "/id"])(json.dumps({"id": given}, ensure_ascii=False).encode())
+    assert refused.value.failure.reason == reason
+    gateway = FakeGateway(key_of=lambda topic, value: value["id"])
+    with client_of(gateway) as client:
+        gateway.next(Succeed("held", lambda record, position: position == 1))
+        outcomes = client.send_batch(TOPIC, [{"id": given}, {"id": given}])
+    for outcome in outcomes:
+        assert isinstance(outcome, Rejected)
+        assert outcome.reason == reason
+        assert outcome.detail.startswith(text)
+
+
+def test_a_value_without_json_has_no_key_by_the_rule() -> None:
+    def key_of(topic: str, value: object) -> str:
+        raise AssertionError("a gateway reads no key from bytes or a tombstone")
+
+    gateway = FakeGateway(key_of=key_of)
+    with client_of(gateway) as client:
+        outcomes = [*client.send_batch(TOPIC, [b"{}", TOMBSTONE]), client.send(TOPIC, TOMBSTONE)]
+        assert client.send(TOPIC, TOMBSTONE, key="k").succeeded
+    assert [getattr(one, "reason", "") for one in outcomes] == ["missing_key"] * 3
+    (record,) = gateway.records(TOPIC)
+    assert (record.key, record.value, record.is_tombstone) == ("k", None, True)
+    free = FakeGateway()
+    with client_of(free) as client:
+        ends = client.send_batch(TOPIC, [b"{}", RawJson("null"), TOMBSTONE])
+    assert [one.name for one in ends] == ["published", "published", "rejected"]
+
+
+def test_an_error_in_the_key_rule_names_it() -> None:
+    gateway = FakeGateway(key_of=lambda topic, value: value["id"])
+    with client_of(gateway) as client:
+        outcome = client.send(TOPIC, {"total": 5})
+    assert isinstance(outcome, Unknown)
+    assert "key_of: the function raised KeyError('id') for the value {'total': 5}" in outcome.detail
+    assert "return None if there is no key" in outcome.detail
+    with pytest.raises(InvalidOptionError, match="key_of: use a function of topic and value"):
+        FakeGateway(key_of="id")  # type: ignore[arg-type]
+
+
+def test_an_unchanged_event_has_no_id_unless_the_program_gave_one() -> None:
+    gateway = FakeGateway()
+    with client_of(gateway) as client:
+        for fault in ("unchanged", "unchanged", "held", "spooled"):
+            gateway.next(Succeed(fault))  # type: ignore[arg-type]
+        ids = [client.send(TOPIC, 1, id=given).event_id for given in (None, "e", None, None)]
+    assert ids[:2] == [None, "e"]
+    assert all(ids[2:])
 
 
 def alone(client: Client, event: object) -> Outcome:

@@ -3,7 +3,7 @@
 import { encodeUtf8, isBytes, toBase64 } from "../core/bytes.js";
 import { checkNames, checkNumber, checkType, didYouMean } from "../core/names.js";
 import { InvalidOptionError } from "../errors.js";
-import { laneOf } from "../core/keys.js";
+import { keyBytes, laneOf } from "../core/keys.js";
 import { REASONS } from "./reasons.js";
 import { RefusedError, isSame, readRequest, recordsOf } from "./requests.js";
 
@@ -12,11 +12,15 @@ import { RefusedError, isSame, readRequest, recordsOf } from "./requests.js";
 /** @typedef {Record<string, unknown>} Outcome In the form of the gateway. */
 /** @typedef {Refuse | Lose | FailEvents | Succeed} Fault */
 /** @typedef {(record: FakeRecord, place: number) => boolean} Which */
+/**
+ * @typedef {(topic: string, value: any) => string | number | bigint | boolean | null | undefined} KeyOf
+ */
 /** @typedef {"unchanged" | "held" | "spooled"} WithoutRecord */
 
 const WITHOUT_RECORD = ["unchanged", "held", "spooled"];
 /** @type {Readonly<Record<string, number>>} Of one event; others have 200. */
 const STATUSES = { published: 201, held: 202, spooled: 202 };
+const KEY_MAX_BYTES = 4096; // http.key_max_bytes
 const LARGEST = 5; // paths of an event that is too large
 
 /** @param {unknown} reason */
@@ -128,15 +132,17 @@ export class FakeGateway {
 
   /**
    * @param {object} [options]
-   * @param {(topic: string, value: unknown) => string | null} [options.keyOf] Returns the key of an
-   *   event without one. Null fails the event with `missing_key`.
+   * @param {KeyOf} [options.keyOf] The topics' key rule: returns the key of an event without one. As
+   *   in a gateway, a key is a string, a whole number or a boolean (`12` and `"12"` are the same key).
+   *   Null, undefined or "" fails the event with `missing_key`, another type with `invalid_key`. Bytes
+   *   and tombstones need a key. Without the function, only tombstones do.
    * @param {boolean} [options.dedupe] Write each event id once (`dedupe_ttl_s`).
    * @param {number} [options.maxBytes] Size limit of a value, in bytes. A larger event fails with
    *   `too_large`, and with the figures of a gateway. The default has no limit.
    */
   constructor(options = {}) {
     checkNames("FakeGateway", options, ["keyOf", "dedupe", "maxBytes"]);
-    const { keyOf = () => "", dedupe = false, maxBytes = Infinity } = options;
+    const { keyOf, dedupe = false, maxBytes = Infinity } = options;
     checkType("keyOf", keyOf, "function", "a function of topic and value");
     checkType("dedupe", dedupe, "boolean", "true or false");
     checkNumber("maxBytes", maxBytes, 1);
@@ -249,8 +255,8 @@ export class FakeGateway {
    */
   #end(given, seen) {
     if (seen) return { ...seen, outcome: "duplicate", records: 0 };
-    const record = this.#keyed(given);
-    if (record === null) return this.#failed(given, "missing_key");
+    const [record, ...refusal] = this.#keyed(given);
+    if (refusal.length) return this.#failed(given, ...refusal);
     if (textOf(record.value).length > this.#maxBytes) return this.#failed(record, "too_large");
     const log = this.#log.get(record.topic) ?? [];
     const name = `${record.topic}/${record.eventId}`;
@@ -269,34 +275,75 @@ export class FakeGateway {
    * @returns {Outcome}
    */
   #withoutRecord(given, outcome) {
-    const record = this.#keyed(given);
-    if (record === null) return this.#failed(given, "missing_key");
+    const [record, ...refusal] = this.#keyed(given);
+    if (refusal.length) return this.#failed(given, ...refusal);
     if (outcome === "unchanged") {
       const lane = laneOf(record.key);
       const log = this.#log.get(record.topic) ?? [];
       const newest = log.map(({ key }) => laneOf(key)).lastIndexOf(lane);
-      return placed(record, outcome, Math.max(newest, 0), 0);
+      const end = placed(record, outcome, Math.max(newest, 0), 0);
+      return { ...end, event_id: record.eventId }; // no record, so no new id
     }
     const eventId = record.eventId ?? crypto.randomUUID();
     return { outcome, ...about(record), event_id: eventId, records: 0 };
   }
 
   /**
-   * Return the record with the key that it gets, null if it gets none.
+   * Return the record with its key, and the reason and detail if it is refused.
    *
    * @param {FakeRecord} given
+   * @returns {[FakeRecord] | [FakeRecord, string, string]}
    */
   #keyed(given) {
-    const key = given.key ?? this.#keyOf(given.topic, given.value);
-    return key === null ? null : { ...given, key: key || null };
+    let key = /** @type {unknown} */ (given.key);
+    if (key === null && given.isTombstone) {
+      return [given, "missing_key", "a tombstone has no value with a key"];
+    }
+    if (key === null && this.#keyOf === undefined) return [given];
+    if (key === null && isBytes(given.value)) {
+      return [given, "missing_key", "the value is bytes, so the key rule does not apply"];
+    }
+    if (key === null) key = this.#rule(given);
+    if (key === null || key === undefined || key === "") {
+      const shown = key === "" ? '""' : key;
+      return [given, "missing_key", `the event has no key, and keyOf returned ${shown}`];
+    }
+    const isWhole = Number.isInteger(key) && !String(key).includes("e");
+    if (isWhole || typeof key === "bigint" || typeof key === "boolean") key = String(key);
+    if (typeof key !== "string" && !(key instanceof Uint8Array)) {
+      const kind = Array.isArray(key) ? "an array" : `the ${typeof key} ${String(key)}`;
+      const fix = "a key is a string, a whole number or a boolean";
+      return [given, "invalid_key", `keyOf returned ${kind}; ${fix}`];
+    }
+    if (keyBytes(key).length > KEY_MAX_BYTES) {
+      const detail = `the key is longer than http.key_max_bytes = ${KEY_MAX_BYTES}`;
+      return [given, "invalid_key", detail];
+    }
+    return [{ ...given, key }];
+  }
+
+  /**
+   * @param {FakeRecord} record
+   * @returns {unknown}
+   */
+  #rule({ topic, value }) {
+    try {
+      return this.#keyOf?.(topic, value);
+    } catch (error) {
+      throw new InvalidOptionError(
+        `keyOf: the function threw ${error} for the value ${JSON.stringify(value)}; ` +
+          "return null if there is no key",
+      );
+    }
   }
 
   /**
    * @param {FakeRecord} record
    * @param {string} reason
+   * @param {string} [detail]
    * @returns {Outcome}
    */
-  #failed(record, reason) {
+  #failed(record, reason, detail = "as the test wants it") {
     const [status, retryable] = traits(reason);
     const size = textOf(record.value).length;
     const limit = this.#maxBytes === Infinity ? Math.max(size - 1, 0) : this.#maxBytes;
@@ -309,7 +356,7 @@ export class FakeGateway {
       retryable,
       detail: isTooLarge
         ? `${size} bytes are more than the limit of ${limit} bytes (max_bytes)`
-        : "as the test wants it",
+        : detail,
       ...(isTooLarge ? { ...figures, largest_paths: largestPaths(record.value) } : {}),
       ...about(record),
       event_id: record.eventId,

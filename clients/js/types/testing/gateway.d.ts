@@ -61,14 +61,16 @@ export class Succeed {
 export class FakeGateway {
     /**
      * @param {object} [options]
-     * @param {(topic: string, value: unknown) => string | null} [options.keyOf] Returns the key of an
-     *   event without one. Null fails the event with `missing_key`.
+     * @param {KeyOf} [options.keyOf] The topics' key rule: returns the key of an event without one. As
+     *   in a gateway, a key is a string, a whole number or a boolean (`12` and `"12"` are the same key).
+     *   Null, undefined or "" fails the event with `missing_key`, another type with `invalid_key`. Bytes
+     *   and tombstones need a key. Without the function, only tombstones do.
      * @param {boolean} [options.dedupe] Write each event id once (`dedupe_ttl_s`).
      * @param {number} [options.maxBytes] Size limit of a value, in bytes. A larger event fails with
      *   `too_large`, and with the figures of a gateway. The default has no limit.
      */
     constructor(options?: {
-        keyOf?: ((topic: string, value: unknown) => string | null) | undefined;
+        keyOf?: KeyOf | undefined;
         dedupe?: boolean | undefined;
         maxBytes?: number | undefined;
     });
@@ -105,6 +107,7 @@ export class FakeGateway {
 export type Outcome = Record<string, unknown>;
 export type Fault = Refuse | Lose | FailEvents | Succeed;
 export type Which = (record: FakeRecord, place: number) => boolean;
+export type KeyOf = (topic: string, value: any) => string | number | bigint | boolean | null | undefined;
 export type WithoutRecord = "unchanged" | "held" | "spooled";
 import type { FakeRequest } from "./requests.js";
 import type { FakeRecord } from "./requests.js";

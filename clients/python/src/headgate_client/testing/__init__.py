@@ -15,10 +15,21 @@ from headgate_client.testing.gateway import (
     FailEvents,
     FakeGateway,
     Fault,
+    KeyOf,
     Lose,
     Refuse,
     Succeed,
 )
 from headgate_client.testing.requests import Record
 
-__all__ = ["REASONS", "FailEvents", "FakeGateway", "Fault", "Lose", "Record", "Refuse", "Succeed"]
+__all__ = [
+    "REASONS",
+    "FailEvents",
+    "FakeGateway",
+    "Fault",
+    "KeyOf",
+    "Lose",
+    "Record",
+    "Refuse",
+    "Succeed",
+]

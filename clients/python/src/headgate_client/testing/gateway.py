@@ -6,13 +6,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import httpx
 
 from headgate_client.core.ids import uuid7
 from headgate_client.errors import InvalidOptionError
-from headgate_client.settings import check_bool, check_count, did_you_mean
+from headgate_client.settings import check_bool, check_count, check_function, did_you_mean
 from headgate_client.testing.requests import Record, RefusedError, content_of, records_of
 
 # Each reason of docs/reference/reasons.md that a sender may get: its status, and whether the same
@@ -48,6 +48,8 @@ REASONS: Mapping[str, tuple[int, bool]] = {
     "unknown": (504, True),
 }
 
+KeyOf: TypeAlias = Callable[[str, Any], str | int | bool | None]
+_KEY_MAX_BYTES = 4096  # http.key_max_bytes
 _STATUSES = {"published": 201, "held": 202, "spooled": 202}  # of one event; others have 200
 _LARGEST = 5  # paths of an event that is too large
 
@@ -145,8 +147,11 @@ class FakeGateway:
     """Takes events as a gateway does, and keeps them. Threads may share it.
 
     Args:
-        key_of: Function of topic and value that returns the key of an event without one. None
-            fails the event with `missing_key`.
+        key_of: The topics' key rule: a function of topic and JSON value that returns the key of an
+            event without one. As in a gateway, a key is a str, an int or a bool (`12` and `"12"`
+            are the same key). None or "" fails the event with `missing_key`, another type with
+            `invalid_key`. Bytes and tombstones need a key. Without the function, only tombstones
+            do.
         dedupe: Write each event id once (`dedupe_ttl_s`).
         max_bytes: Size limit of a value, in bytes. A larger event fails with `too_large`, and with
             the figures of a gateway. None has no limit.
@@ -157,13 +162,15 @@ class FakeGateway:
     def __init__(
         self,
         *,
-        key_of: Callable[[str, object], str | None] = lambda topic, value: "",
+        key_of: KeyOf | None = None,
         dedupe: bool = False,
         max_bytes: int | None = None,
     ) -> None:
         if max_bytes is not None:
             check_count("max_bytes", max_bytes)
         check_bool("dedupe", dedupe)
+        if key_of is not None:
+            check_function("key_of", key_of, " of topic and value")
         self.transport = httpx.MockTransport(self._handle)
         self.requests: list[httpx.Request] = []
         self._key_of, self._dedupe, self._max_bytes = key_of, dedupe, max_bytes
@@ -250,10 +257,9 @@ class FakeGateway:
         """Write an event, unless that was done. seen: its outcome under this Idempotency-Key."""
         if seen:
             return {**seen, "outcome": "duplicate", "records": 0}
-        keyed = self._keyed(record)
-        if keyed is None:
-            return self._failed(record, "missing_key")
-        record = keyed
+        record, refusal = self._keyed(record)
+        if refusal is not None:
+            return self._failed(record, *refusal)
         if self._max_bytes is not None and len(_text_of(record.value)) > self._max_bytes:
             return self._failed(record, "too_large")
         name = (record.topic, record.event_id)
@@ -267,26 +273,57 @@ class FakeGateway:
 
     def _without_record(self, record: Record, outcome: WithoutRecord) -> dict[str, object]:
         """Return a success without a new record."""
-        keyed = self._keyed(record)
-        if keyed is None:
-            return self._failed(record, "missing_key")
+        record, refusal = self._keyed(record)
+        if refusal is not None:
+            return self._failed(record, *refusal)
         if outcome == "unchanged":
-            log = self._log.get(keyed.topic, ())
-            same = (offset for offset, other in enumerate(log) if other.key == keyed.key)
-            return _written(keyed, outcome, max(same, default=0), 0)
-        return _waiting(keyed, outcome)
+            log = self._log.get(record.topic, ())
+            same = (offset for offset, other in enumerate(log) if other.key == record.key)
+            end = _written(record, outcome, max(same, default=0), 0)
+            return {**end, "event_id": record.event_id}  # no record, so no new id
+        return _waiting(record, outcome)
 
-    def _keyed(self, record: Record) -> Record | None:
-        """Return the record with the key that it gets, None if it gets none."""
-        if record.key is not None:
-            return record
-        key = self._key_of(record.topic, record.value)
-        return None if key is None else replace(record, key=key or None)
+    def _keyed(self, record: Record) -> tuple[Record, tuple[str, str] | None]:
+        """Return the record with its key; or the reason and detail of its refusal."""
+        key: object = record.key
+        if key is None and record.is_tombstone:
+            return record, ("missing_key", "a tombstone has no value with a key")
+        if key is None and self._key_of is None:
+            return record, None
+        if key is None and isinstance(record.value, bytes):
+            return record, ("missing_key", "the value is bytes, so the key rule does not apply")
+        if key is None:
+            key = self._rule(record)
+        if key is None or key == "":
+            detail = f"the event has no key, and key_of returned {key!r}"
+            return record, ("missing_key", detail)
+        if isinstance(key, int):  # True is an int
+            key = str(key).lower()
+        if not isinstance(key, (str, bytes)):
+            detail = (
+                f"key_of returned the {type(key).__name__} {key!r}; a key is a str, int or bool"
+            )
+            return record, ("invalid_key", detail)
+        if len(key.encode() if isinstance(key, str) else key) > _KEY_MAX_BYTES:
+            detail = f"the key is longer than http.key_max_bytes = {_KEY_MAX_BYTES}"
+            return record, ("invalid_key", detail)
+        return replace(record, key=key), None
 
-    def _failed(self, record: Record, reason: str) -> dict[str, object]:
+    def _rule(self, record: Record) -> object:
+        assert self._key_of is not None
+        try:
+            return self._key_of(record.topic, record.value)
+        except Exception as error:
+            raise RuntimeError(
+                f"key_of: the function raised {error!r} for the value {record.value!r}; "
+                "return None if there is no key"
+            ) from error
+
+    def _failed(
+        self, record: Record, reason: str, detail: str = "as the test wants it"
+    ) -> dict[str, object]:
         status, retryable = REASONS[reason]
         figures: dict[str, object] = {}
-        detail = "as the test wants it"
         if reason == "too_large":
             size = len(_text_of(record.value))
             limit = self._max_bytes if self._max_bytes is not None else max(size - 1, 0)

@@ -17,6 +17,7 @@ class Record:
     Attributes:
         value: JSON value, bytes, or None for a tombstone.
         headers: Headers without those of the gateway.
+        is_tombstone: Whether the value is null in Kafka, and not the JSON value null.
     """
 
     topic: str
@@ -24,6 +25,7 @@ class Record:
     value: object
     event_id: str | None
     headers: Mapping[str, str] = field(default_factory=dict)
+    is_tombstone: bool = False
 
 
 class RefusedError(Exception):
@@ -72,6 +74,7 @@ def _of_envelope(topic: str, event: Mapping[str, object], trace: Mapping[str, st
         value=value,
         headers={**own, **trace},
         event_id=None if event_id is None else str(event_id),
+        is_tombstone=event.get("tombstone") is True,
     )
 
 
@@ -87,7 +90,8 @@ def _of_cloudevent(topic: str, event: Mapping[str, object]) -> Record:
 
 def _alone(topic: str, headers: httpx.Headers, content: bytes) -> Record:
     value: object = content
-    if headers.get("Headgate-Tombstone") == "true":
+    is_tombstone = headers.get("Headgate-Tombstone") == "true"
+    if is_tombstone:
         value = None
     elif headers.get("Content-Type") == "application/json":
         value = json.loads(content)
@@ -98,6 +102,7 @@ def _alone(topic: str, headers: httpx.Headers, content: bytes) -> Record:
         key=None if key is None else unquote(key.removeprefix("UTF-8''")),
         value=value,
         event_id=headers.get("Headgate-Event-Id"),
+        is_tombstone=is_tombstone,
         headers={
             name.removeprefix(prefix): text
             for name, text in headers.items()
