@@ -110,7 +110,7 @@ export class Client {
    */
   async send(topic, value, options = {}) {
     checkNames("send", options, [...FIELDS, ...REQUEST_OPTIONS]);
-    checkRequest(options);
+    checkRequest(options, this.wire.hasToken);
     const part = encodeAlone(eventOf(value, options), this.#stringify, this.#newId);
     const [outcome] = await this.#deliver(topic, [part], options);
     return /** @type {Outcome} */ (outcome);
@@ -127,7 +127,7 @@ export class Client {
    */
   async sendBatch(topic, events, options = {}) {
     checkNames("sendBatch", options, REQUEST_OPTIONS);
-    checkRequest(options);
+    checkRequest(options, this.wire.hasToken);
     const parts = Array.from(checkedBatch(events), (event, position) => {
       if (!this.#hasWarned && isRecord(event)) {
         this.#hasWarned = true;
@@ -202,10 +202,13 @@ function whyAborted({ reason }) {
   return `the signal was aborted (${text})`;
 }
 
-/** @param {RequestOptions} options */
-function checkRequest({ idempotencyKey, requestHeaders }) {
+/**
+ * @param {RequestOptions} options
+ * @param {boolean} hasToken
+ */
+function checkRequest({ idempotencyKey, requestHeaders }, hasToken) {
   if (idempotencyKey !== undefined) checkKey(idempotencyKey);
-  if (requestHeaders !== undefined) checkHeaders(requestHeaders, InvalidEventError);
+  if (requestHeaders !== undefined) checkHeaders(requestHeaders, hasToken, InvalidEventError);
 }
 
 function newId() {

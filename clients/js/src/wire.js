@@ -22,7 +22,8 @@ import { linked } from "./waiting.js";
  * @property {string} [producer] Producer name, for gateways without authentication.
  * @property {string | (() => string | Promise<string>)} [token] Bearer token, or a function that
  *   returns the current one.
- * @property {Readonly<Record<string, string>>} [requestHeaders] HTTP headers of every request.
+ * @property {Readonly<Record<string, string>>} [requestHeaders] HTTP headers of every request. Those
+ *   that the client sets itself are refused.
  * @property {"gzip"} [compression] Compression of request bodies: "gzip".
  * @property {number} [timeoutMs] Time limit for a response. Keep it above the gateway's
  *   `http.request_timeout_ms`.
@@ -73,7 +74,7 @@ export class Wire {
     const { token = null } = options;
     if (token !== null && typeof token !== "function") checkedToken(token);
     if (options.producer !== undefined) checkProducer(options.producer);
-    if (options.requestHeaders !== undefined) checkHeaders(options.requestHeaders);
+    if (options.requestHeaders !== undefined) checkHeaders(options.requestHeaders, this.hasToken);
     const { observer = {}, log = console } = options;
     checkType("observer", observer, "object", "an object with onAttempt or onOutcomes");
     if (log !== null) checkType("log", log, "object", "null or an object with warn and error");
@@ -90,6 +91,11 @@ export class Wire {
   /** Aborted when the client is closed. */
   get ending() {
     return this.#ending.signal;
+  }
+
+  /** Whether requests have a bearer token. */
+  get hasToken() {
+    return (this.#options.token ?? null) !== null;
   }
 
   /** Abort the requests under way. */

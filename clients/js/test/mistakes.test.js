@@ -12,6 +12,7 @@ import {
   TOMBSTONE,
   VERSION,
 } from "../src/index.js";
+import { RESERVED } from "../src/core/headers.js";
 import { FailEvents, FakeGateway, Refuse } from "../src/testing.js";
 
 const URL_ = "http://headgate.test";
@@ -147,6 +148,41 @@ for (const [requestHeaders, named] of [
     await assert.rejects(client.send("orders", 1, { requestHeaders }), isRight("InvalidEventError"));
   });
 }
+
+for (const name of [
+  ...Object.keys(RESERVED).map((name) => name.replace("-*", "-Team")),
+  "idempotency-KEY",
+  "headgate-key*",
+]) {
+  test(`a request header that the client sets is refused with the option: ${name}`, async () => {
+    const isRight = (kind) => (error) => {
+      assert.equal(error.name, kind);
+      const text = `requestHeaders: the client sets ${JSON.stringify(name)} itself: `;
+      assert(error.message.startsWith(text), error.message);
+      return !error.message.includes("SECRET");
+    };
+    const gateway = new FakeGateway();
+    const requestHeaders = { [name]: "SECRET" };
+    assert.throws(() => new Client(URL_, { requestHeaders }), isRight("InvalidOptionError"));
+    const client = new Client(URL_, { fetch: gateway.fetch });
+    const wrong = isRight("InvalidEventError");
+    await assert.rejects(client.send("orders", 1, { requestHeaders }), wrong);
+    await assert.rejects(client.sendBatch("orders", [1], { requestHeaders }), wrong);
+    assert.deepEqual(gateway.requests, []);
+  });
+}
+
+test("Authorization is refused beside a token alone", async () => {
+  const gateway = new FakeGateway();
+  const requestHeaders = { authorization: "Basic own" };
+  const fix = /"authorization" itself: leave out this header or the option token/;
+  const options = { fetch: gateway.fetch, token: SECRET };
+  assert.throws(() => new Client(URL_, { ...options, requestHeaders }), fix);
+  await assert.rejects(new Client(URL_, options).send("orders", 1, { requestHeaders }), fix);
+  const free = { ...requestHeaders, "Headgate-Force": "true", traceparent: "00-1" };
+  const client = new Client(URL_, { fetch: gateway.fetch, requestHeaders: free });
+  assert.equal((await client.send("orders", 1)).name, "published");
+});
 
 test("arguments of a call that are no header text are refused", async () => {
   const gateway = new FakeGateway();
@@ -482,7 +518,12 @@ test("options of the client are not those of a producer", async () => {
 test("an answer without a token or a key names the option", async () => {
   for (const [reason, detail, fix] of [
     ["unauthenticated", "this gateway wants `Authorization: Bearer <token>`", /the option token\)$/],
-    ["missing_key", "the event has no key", /the option key\)$/],
+    ["missing_key", "no key: send Headgate-Key", /^no key; send the event with { key }$/],
+    [
+      "missing_key",
+      "no key at '/id'. The header Headgate-Key can also give the key",
+      /^no key at '\/id'; send the event with { key }$/,
+    ],
   ]) {
     const answer = JSON.stringify({ reason, detail, retryable: false });
     const { client } = logged({ fetch: async () => new Response(answer, { status: 401 }) });

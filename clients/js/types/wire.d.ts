@@ -9,6 +9,8 @@ export class Wire {
     readonly reports: Reports;
     /** Aborted when the client is closed. */
     get ending(): AbortSignal;
+    /** Whether requests have a bearer token. */
+    get hasToken(): boolean;
     /** Abort the requests under way. */
     close(): void;
     /**
@@ -36,7 +38,8 @@ export type WireOptions = {
      */
     token?: string | (() => string | Promise<string>) | undefined;
     /**
-     * HTTP headers of every request.
+     * HTTP headers of every request. Those
+     * that the client sets itself are refused.
      */
     requestHeaders?: Readonly<Record<string, string>> | undefined;
     /**

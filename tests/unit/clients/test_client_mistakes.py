@@ -36,7 +36,9 @@ from headgate_client import (
     RejectedError,
     Retry,
 )
+from headgate_client.core.header_text import RESERVED
 from headgate_client.testing import FailEvents, FakeGateway, Refuse
+from support.root import ROOT
 
 TOPIC = "orders"
 URL = "http://headgate.test"
@@ -116,20 +118,62 @@ def test_a_header_in_other_letters_replaces_the_one_of_the_client() -> None:
         sent.append(request.headers)
         return gateway.transport.handle_request(request)
 
-    headers = {"X-Tenant": "one", "headgate-producer": "own", "authorization": "Basic own"}
-    options: dict[str, Any] = {"request_headers": headers, "producer": "me", "token": SECRET}
-    with Client(URL, transport=httpx.MockTransport(keep), **options) as client:
-        extra = {"x-tenant": "two", "content-type": "text/plain", "IDEMPOTENCY-KEY": "theirs"}
-        client.send(TOPIC, 1, request_headers=extra, idempotency_key="mine")
+    headers = {"X-Tenant": "one", "user-agent": "shop/1", "ACCEPT": "text/plain"}
+    with Client(URL, transport=httpx.MockTransport(keep), request_headers=headers) as client:
+        client.send(TOPIC, 1, request_headers={"x-tenant": "two", "accept": "*/json"})
     [found] = sent
-    for name, value in (
-        ("X-Tenant", "two"),
-        ("Headgate-Producer", "me"),
-        ("Authorization", f"Bearer {SECRET}"),
-        ("Content-Type", "application/json"),
-        ("Idempotency-Key", "mine"),
-    ):
+    for name, value in (("X-Tenant", "two"), ("User-Agent", "shop/1"), ("Accept", "*/json")):
         assert found.get_list(name) == [value], found.multi_items()
+
+
+RESERVED_NAMES = [
+    *(name.replace("*", "Team") if name != "Headgate-Key*" else name for name in RESERVED),
+    "idempotency-KEY",
+    "headgate-key*",
+]
+
+
+@pytest.mark.parametrize("name", RESERVED_NAMES)
+async def test_a_request_header_that_the_client_sets_is_refused_with_the_argument(
+    name: str,
+) -> None:
+    gateway, headers = FakeGateway(), {name: "SECRET"}
+    wrong = re.escape(f"request_headers: the client sets {name!r} itself: ")
+    with pytest.raises(InvalidOptionError, match=wrong) as refused:
+        Client(URL, request_headers=headers)
+    assert "SECRET" not in str(refused.value)
+    with Client(URL, transport=gateway.transport) as client:
+        with pytest.raises(InvalidEventError, match=wrong):
+            client.send(TOPIC, 1, request_headers=headers)
+        with pytest.raises(InvalidEventError, match=wrong):
+            client.send_batch(TOPIC, [1], request_headers=headers)
+    async with AsyncClient(URL, transport=gateway.transport) as aio:
+        with pytest.raises(InvalidEventError, match=wrong):
+            await aio.send(TOPIC, 1, request_headers=headers)
+    assert gateway.requests == []
+
+
+def test_authorization_is_refused_beside_a_token_alone() -> None:
+    gateway, headers = FakeGateway(), {"authorization": "Basic own"}
+    fix = "'authorization' itself: leave out this header or token="
+    with pytest.raises(InvalidOptionError, match=fix):
+        Client(URL, token=SECRET, request_headers=headers)
+    with (
+        Client(URL, transport=gateway.transport, token=lambda: SECRET) as client,
+        pytest.raises(InvalidEventError, match=fix),
+    ):
+        client.send(TOPIC, 1, request_headers=headers)
+    free = {**headers, "Headgate-Force": "true", "Headgate-Burst": "b", "traceparent": "00-1"}
+    with Client(URL, transport=gateway.transport, request_headers=free) as client:
+        assert client.send(TOPIC, 1).succeeded
+
+
+@pytest.mark.parametrize("language", ["python", "javascript"])
+def test_the_page_lists_the_request_headers_that_are_refused(language: str) -> None:
+    page = (ROOT / "docs" / "publish" / f"{language}.md").read_text()
+    table = page.partition("| request header | use instead |")[2].partition("\n\n")[0]
+    missing = [name for name in [*RESERVED, "Authorization"] if f"`{name}`" not in table]
+    assert missing == []
 
 
 def test_a_header_of_one_call_is_hidden_as_well() -> None:

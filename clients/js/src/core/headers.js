@@ -11,6 +11,31 @@ const KEY_CHARS = 255;
 const SHORT = 6; // a shorter value is hardly a secret, and may be a part of any text
 const SEPARATOR = /[\s;,=]+/;
 const FIX = "visible ASCII characters, with spaces only between them";
+/**
+ * Headers that the client sets from its options, with the option of each.
+ *
+ * @type {Readonly<Record<string, string>>}
+ */
+export const RESERVED = {
+  "Idempotency-Key": "use the option idempotencyKey of send or sendBatch",
+  "Headgate-Key": "use the option key",
+  "Headgate-Key*": "use the option key",
+  "Headgate-Event-Id": "use the option id",
+  "Headgate-Timestamp": "use the option timestamp",
+  "Headgate-Tombstone": "send the value TOMBSTONE",
+  "Headgate-Header-*": "use the option headers",
+  "Headgate-Producer": "use new Client(url, { producer })",
+  "Headgate-Batch": "send sends an array as one event, and sendBatch each of its items",
+  "Content-Type": "use new HeadgateEvent(value, { contentType })",
+  "Content-Encoding": "use new Client(url, { compression })",
+  "Content-Length": "leave it out: the platform sets it",
+  "Transfer-Encoding": "leave it out: the platform sets it",
+  Prefer: "leave it out: the client needs the outcome of each event",
+  "ce-*": "use new CloudEvent({ ... })",
+};
+/** @type {ReadonlyMap<string, string>} */
+const FIXES = new Map(Object.entries(RESERVED).map(([name, fix]) => [name.toLowerCase(), fix]));
+const PREFIXES = ["headgate-header-", "ce-"];
 
 /**
  * Return the token without blanks around it. Throws InvalidOptionError. No error repeats a value.
@@ -51,12 +76,13 @@ export function checkKey(key) {
 }
 
 /**
- * Throw an error for headers that HTTP cannot carry.
+ * Throw an error for headers that HTTP cannot carry, or that the client sets itself.
  *
  * @param {unknown} headers
+ * @param {boolean} hasToken The client has a token, which it sends as `Authorization`.
  * @param {typeof InvalidOptionError | typeof InvalidEventError} Wrong
  */
-export function checkHeaders(headers, Wrong = InvalidOptionError) {
+export function checkHeaders(headers, hasToken, Wrong = InvalidOptionError) {
   const isObject = typeof headers === "object" && headers !== null;
   if (!isObject || Symbol.iterator in headers) {
     const hint = isObject ? "; try Object.fromEntries(headers)" : "";
@@ -77,7 +103,23 @@ export function checkHeaders(headers, Wrong = InvalidOptionError) {
       throw new Wrong(`requestHeaders: ${shown} is in it twice, in other letters; give it once`);
     }
     names.add(name.toLowerCase());
+    const fix = reserved(name.toLowerCase(), hasToken);
+    if (fix !== null) {
+      throw new Wrong(`requestHeaders: the client sets ${shown} itself: ${fix}`);
+    }
   }
+}
+
+/**
+ * Return what to use instead of a header that the client sets itself, else null.
+ *
+ * @param {string} name
+ * @param {boolean} hasToken
+ */
+function reserved(name, hasToken) {
+  if (name === "authorization" && hasToken) return "leave out this header or the option token";
+  const prefix = PREFIXES.find((each) => name.startsWith(each));
+  return FIXES.get(prefix === undefined ? name : `${prefix}*`) ?? null;
 }
 
 /**

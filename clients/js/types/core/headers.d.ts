@@ -17,12 +17,13 @@ export function checkProducer(name: unknown): void;
  */
 export function checkKey(key: unknown): void;
 /**
- * Throw an error for headers that HTTP cannot carry.
+ * Throw an error for headers that HTTP cannot carry, or that the client sets itself.
  *
  * @param {unknown} headers
+ * @param {boolean} hasToken The client has a token, which it sends as `Authorization`.
  * @param {typeof InvalidOptionError | typeof InvalidEventError} Wrong
  */
-export function checkHeaders(headers: unknown, Wrong?: typeof InvalidOptionError | typeof InvalidEventError): void;
+export function checkHeaders(headers: unknown, hasToken: boolean, Wrong?: typeof InvalidOptionError | typeof InvalidEventError): void;
 /**
  * Replace the values of headers in a text, whole and in parts such as the token of a scheme.
  *
@@ -32,6 +33,12 @@ export function checkHeaders(headers: unknown, Wrong?: typeof InvalidOptionError
  * @param {string} text
  */
 export function hide(values: readonly string[], text: string): string;
+/**
+ * Headers that the client sets from its options, with the option of each.
+ *
+ * @type {Readonly<Record<string, string>>}
+ */
+export const RESERVED: Readonly<Record<string, string>>;
 export type Hide = (text: string) => string;
 import { InvalidOptionError } from "../errors.js";
 import { InvalidEventError } from "../errors.js";

@@ -86,7 +86,8 @@ class ClientOptions(TypedDict, total=False):
     Keys:
         producer: Producer name, for gateways without authentication.
         token: Bearer token, or a function that returns the current one.
-        request_headers: HTTP headers of every request.
+        request_headers: HTTP headers of every request. Those that the client sets itself are
+            refused.
         retry: Retries and their time limit.
         limits: Size of one request.
         idempotency: False sends no Idempotency-Key. A retry may then write an event twice.
@@ -164,7 +165,9 @@ class Wire:
         self._token = options.get("token")
         if self._token is not None and not callable(self._token):
             self._token = checked_token(self._token)
-        self._own_headers = checked_headers(options.get("request_headers", {}))
+        self._own_headers = checked_headers(
+            options.get("request_headers", {}), has_token=self._token is not None
+        )
         self._headers = httpx.Headers({"User-Agent": _USER_AGENT})
         self._headers.update(self._own_headers)
         if "producer" in options:
@@ -191,7 +194,8 @@ class Wire:
     ) -> Delivery:
         """Encode events for sending. Raises InvalidEventError; then nothing was sent."""
         checked_key(own_key)
-        checked_headers(request_headers or {}, InvalidEventError)
+        has_token = self._token is not None
+        checked_headers(request_headers or {}, InvalidEventError, has_token=has_token)
         write = encode.encode_part if is_batch else encode.encode_alone
         parts = []
         for position, event in enumerate(encode.check_batch(events)):

@@ -15,6 +15,26 @@ _KEY_CHARS = 255
 _SHORT = 6  # a shorter value is hardly a secret, and may be a part of any text
 _SEPARATOR = re.compile(r"[\s;,=]+")
 _FIX = "visible ASCII characters, with spaces only between them"
+# Headers that the client sets from its arguments, with the argument of each.
+RESERVED = {
+    "Idempotency-Key": "use idempotency_key= of send() or send_batch()",
+    "Headgate-Key": "use key=",
+    "Headgate-Key*": "use key=",
+    "Headgate-Event-Id": "use id=",
+    "Headgate-Timestamp": "use timestamp=",
+    "Headgate-Tombstone": "send the value TOMBSTONE",
+    "Headgate-Header-*": "use headers=",
+    "Headgate-Producer": "use Client(producer=...)",
+    "Headgate-Batch": "send() sends a list as one event, and send_batch() each of its items",
+    "Content-Type": "use Event(value, content_type=...)",
+    "Content-Encoding": "use Client(compression=...)",
+    "Content-Length": "leave it out: the client sets it",
+    "Transfer-Encoding": "leave it out: the client sets it",
+    "Prefer": "leave it out: the client needs the outcome of each event",
+    "ce-*": "use CloudEvent(...)",
+}
+_RESERVED = {name.lower(): fix for name, fix in RESERVED.items()}
+_PREFIXES = ("headgate-header-", "ce-")
 
 
 def checked_token(token: object) -> str:
@@ -42,9 +62,18 @@ def checked_key(key: str | None) -> str | None:
 
 
 def checked_headers(
-    headers: Mapping[str, str], error: type[HeadgateError] = InvalidOptionError
+    headers: Mapping[str, str],
+    error: type[HeadgateError] = InvalidOptionError,
+    *,
+    has_token: bool = False,
 ) -> Mapping[str, str]:
-    """Return the headers if HTTP can carry them, else raise the error."""
+    """Return the headers if HTTP can carry them and the client sets none of them.
+
+    Args:
+        headers: Headers by name.
+        error: Class of the error to raise.
+        has_token: The client has a token, which it sends as `Authorization`.
+    """
     if not isinstance(headers, Mapping):
         kind = type(headers).__name__
         raise error(f"request_headers: use a dict of str, not {kind}")
@@ -59,7 +88,20 @@ def checked_headers(
         if name.lower() in names:
             raise error(f"request_headers: {name!r} is in it twice, in other letters; give it once")
         names.add(name.lower())
+        fix = _reserved(name.lower(), has_token)
+        if fix is not None:
+            raise error(f"request_headers: the client sets {name!r} itself: {fix}")
     return headers
+
+
+def _reserved(name: str, has_token: bool) -> str | None:
+    """Return what to use instead of a header that the client sets itself, else None."""
+    if name == "authorization" and has_token:
+        return "leave out this header or token="
+    for prefix in _PREFIXES:
+        if name.startswith(prefix):
+            name = f"{prefix}*"
+    return _RESERVED.get(name)
 
 
 def hide(values: Iterable[str], text: str) -> str:
