@@ -21,7 +21,7 @@ from headgate.admin.requests import Access
 from headgate.http.auth import Authenticator
 from headgate.http.pages import json_page, listed, metrics_page, names_of, paging
 from headgate.metrics.catalogue import OTHER
-from headgate.metrics.snapshot import Pair
+from headgate.metrics.snapshot import Pair, Snapshot, merge
 from headgate.model.internal_topics import held_topic
 from headgate.model.outcome import Failure, Reason, Refused, brief, malformed
 from headgate.model.policy import PolicyTable, TopicPolicy
@@ -59,6 +59,7 @@ class Admin:
         self.installation = InstallationPages(installation)
         self.audits = AuditPages(instance)
         self.instance = instance
+        self._started_s = time.time()
         self._table: PolicyTable | None = None
         self._similar = SimilarTopics(lambda: list(self.served_topics()), time.monotonic)
 
@@ -184,7 +185,14 @@ class Admin:
         """
         instance, policies = self.instance, self.served_topics()
         figures, suppression = instance.figures.total(wanted), instance.suppression()
-        return views.ViewInput(figures, instance.rates, policies, suppression, time.time())
+        # With one port, and for readers and operators, this process checks the tokens.
+        figures = merge(figures, Snapshot(tokens=self.access.authenticator.token_uses()))
+        settings, now_s = instance.settings, time.time()
+        producers = settings.producers if "token" in settings.auth.mode else {}
+        tokens = {name: producer.token_sha256 for name, producer in producers.items()}
+        return views.ViewInput(
+            figures, instance.rates, policies, suppression, now_s, tokens, self._started_s
+        )
 
     def policies(self) -> PolicyTable:
         """Return the policies of the active configuration, compiled once."""

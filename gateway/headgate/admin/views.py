@@ -1,6 +1,6 @@
 """Views of producers, topics and the spool: plain functions from figures to JSON."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from headgate.model.policy import TopicPolicy
 from headgate.model.suppression_states import OFF, TopicSuppression
 from headgate.model.topics import TopicState
 
+_HASH_SHOWN = 8  # digits of a token's hash: enough to tell a producer's tokens apart
 TOP_KEYS = 20  # on the page of one producer or topic; lists show fewer
 
 Json = dict[str, Any]
@@ -186,6 +187,8 @@ class ViewInput(NamedTuple):
         policies: Policies by topic.
         suppression: Suppression states by topic.
         now_s: Current time, in seconds since 1970.
+        tokens: Hashes of tokens by producer; empty if tokens are not in use.
+        tokens_since_s: Begin of the record of their uses, in seconds since 1970.
     """
 
     figures: Snapshot
@@ -193,6 +196,8 @@ class ViewInput(NamedTuple):
     policies: Mapping[str, TopicPolicy]
     suppression: Mapping[str, TopicSuppression]
     now_s: float
+    tokens: Mapping[str, Sequence[str]]
+    tokens_since_s: float
 
     def suppressed(self, topic: str) -> Json | None:
         """Return the topic's `suppression_state`; None also if the topic does not exist."""
@@ -227,8 +232,15 @@ def _producer(name: str, seen: ViewInput, keys: int) -> Json:
         **_counts(pairs, seen),
         "ratios": outcome_ratios(window),
         "oversize": oversize_actions(window),
+        "tokens": [_token(digest.lower(), seen) for digest in seen.tokens.get(name, ())],
+        "tokens_since": iso(seen.tokens_since_s),
         "topics": [{"topic": pair.topic} | _pair(pair, seen, keys) for pair in pairs],
     }
+
+
+def _token(digest: str, seen: ViewInput) -> Json:
+    last_used = iso(seen.figures.tokens.get(digest, 0.0))
+    return {"sha256_prefix": digest[:_HASH_SHOWN], "last_used": last_used}
 
 
 def _pair(pair: Pair, seen: ViewInput, keys: int) -> Json:

@@ -318,9 +318,14 @@ class Attempts:
         # are checked, and contain no tokens.
         self._known: dict[int, None] = {}
 
+    @property
+    def is_clean(self) -> bool:
+        """Return whether no address has sent wrong credentials lately."""
+        return not self._clean_at
+
     def wait(self, address: str, credentials: bytes, now_s: float) -> float:
         """Return the seconds until the address's credentials are checked again; 0 if now."""
-        if not self._clean_at or hash((address, credentials)) in self._known:
+        if hash((address, credentials)) in self._known:
             return 0.0
         clean_at = self._clean_at.get(self._record_of(address), now_s)
         return max(0.0, clean_at + self._interval_s - WINDOW_S - now_s)
@@ -403,6 +408,8 @@ class AttemptLimit:
             remote: Address of the peer.
             credentials: Credentials of the request.
         """
+        if self._attempts.is_clean:
+            return None
         address = remote or ""
         wait_s = self._attempts.wait(address, credentials, self._clock())
         if wait_s <= 0:
@@ -549,6 +556,8 @@ class Authenticator:
         attempts: Limit on wrong credentials; it outlives a reload.
         signed: Checks signed tokens; required if auth.mode contains jwt.
         clock: Wall clock, in seconds since 1970.
+        last_used: Last use of configured tokens by hash, in seconds since 1970; it outlives a
+            reload.
     """
 
     def __init__(
@@ -559,8 +568,10 @@ class Authenticator:
         attempts: AttemptLimit | None = None,
         signed: SignedTokens | None = None,
         clock: Callable[[], float] = time.time,
+        last_used: dict[bytes, float] | None = None,
     ) -> None:
         self._origins = origins
+        self._last_used: dict[bytes, float] = {} if last_used is None else last_used
         self._attempts = attempts or AttemptLimit(auth.failed_attempts_per_minute)
         self._producers = producers
         self._clock = clock
@@ -589,6 +600,12 @@ class Authenticator:
     def identities(self) -> Iterable[Identity]:
         """Return the identities of all configured tokens and certificates."""
         return chain(self._by_hash.values(), self._by_certificate.values())
+
+    def token_uses(self) -> dict[str, float]:
+        """Return the last use of each configured token, by its hash in hexadecimal digits."""
+        for digest in [each for each in self._last_used if each not in self._by_hash]:
+            del self._last_used[digest]  # a reload removed it
+        return {digest.hex(): at for digest, at in self._last_used.items()}
 
     def identify(self, headers: Mapping[bytes, bytes], peer: Peer) -> Identity | Failure:
         """Return the caller of a request, or the failure of its authentication.
@@ -621,6 +638,8 @@ class Authenticator:
                     self._attempts.wrong(peer.address, credentials)
                 return signed
             identity = signed
+        else:
+            self._last_used[digest] = self._clock()
         self._attempts.right(peer.address, credentials)
         if credentials[:5].lower() == b"basic":  # browsers remember these and send them unasked
             return self._origins.of_elsewhere(headers) or identity

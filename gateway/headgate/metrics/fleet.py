@@ -48,6 +48,7 @@ class Fleet:
         before = self._live.get(worker)
         if not has_details and before is not None:
             figures.details, figures.unconfigured = before.details, before.unconfigured
+            figures.tokens = before.tokens
         self._live[worker] = figures
 
     def retire(self, worker: int) -> None:

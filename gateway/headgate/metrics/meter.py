@@ -258,6 +258,7 @@ class Meter:
         self._held_rows: Callable[[], Mapping[str, HeldFigures]] = dict
         self._spool_rows: Callable[[], Mapping[str, tuple[int, int, float]]] = dict
         self._suppression_rows: Callable[[], Iterable[tuple[str, str, bool]]] = tuple
+        self._token_uses: Callable[[], dict[str, float]] = dict
         self._in_flight: Callable[[], tuple[int, int]] = lambda: (0, 0)
 
     def relabel(self, labels: Labels) -> None:
@@ -283,6 +284,10 @@ class Meter:
     def watch_held(self, rows: Callable[[], Mapping[str, HeldFigures]]) -> None:
         """Read the held events, by topic, at every snapshot."""
         self._held_rows = rows
+
+    def watch_tokens(self, uses: Callable[[], dict[str, float]]) -> None:
+        """Read the last uses of tokens (`Snapshot.tokens`) at every snapshot with details."""
+        self._token_uses = uses
 
     def watch_spool(self, rows: Callable[[], Mapping[str, tuple[int, int, float]]]) -> None:
         """Read the spooled events (see `spool_gauges`) at every snapshot."""
@@ -466,6 +471,7 @@ class Meter:
             gauges=self._gauges(),
             histograms=self._histograms(),
             unconfigured=self._unconfigured.collect() if with_details else {},
+            tokens=self._token_uses() if with_details else {},
         )
         collected.counters["headgate_worker_cpu_seconds_total"] = cpu_seconds()
         collected.counters |= partition_counters(self._written)

@@ -100,6 +100,7 @@ class Snapshot(msgspec.Struct):
 
     Attributes:
         unconfigured: Producers without a label of their own, by name; at most `MAX_UNCONFIGURED`.
+        tokens: Last use of configured tokens, in seconds since 1970, by the token's hash.
     """
 
     counters: dict[str, dict[Labels, float]] = {}
@@ -107,6 +108,7 @@ class Snapshot(msgspec.Struct):
     histograms: dict[str, dict[Labels, Buckets]] = {}
     details: dict[Pair, Detail] = {}
     unconfigured: dict[str, Unconfigured] = {}
+    tokens: dict[str, float] = {}
 
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -135,6 +137,7 @@ def merge(first: Snapshot, second: Snapshot) -> Snapshot:
         histograms=_joined(first.histograms, second.histograms, _merge_rows),
         details=_joined(first.details, second.details, _merge_detail),
         unconfigured=_merge_unconfigured(first.unconfigured, second.unconfigured),
+        tokens=_joined(first.tokens, second.tokens, max),
     )
 
 

@@ -284,6 +284,7 @@ class Worker:
         ending.push_async_callback(self._built.oversize.close)
         self.meter.watch(self._depths, lambda: (self.admission.events, self.admission.bytes))
         self.meter.watch_held(self.held.rows)
+        self.meter.watch_tokens(lambda: self._authenticator.token_uses())
         self.meter.watch_suppression(lambda: state_rows(self.suppression()))
         ending.push_async_callback(self._tasks.end, _END_S)
         self._tasks.keep(self._deadlines.run, "deadlines")

@@ -177,7 +177,7 @@ _FIRST_KEYS_S = 3.0
 
 
 class Authenticators:
-    """A factory of authenticators, one for each configuration; keys and attempts outlive them.
+    """A factory of authenticators, one for each configuration; keys, attempts and uses stay.
 
     Args:
         auth: The settings of authentication.
@@ -193,6 +193,7 @@ class Authenticators:
     ) -> None:
         self._origins = origins
         self._attempts = AttemptLimit(auth.failed_attempts_per_minute)
+        self._last_used: dict[bytes, float] = {}
         self._keys: FetchedKeys | None = None
         self._signed: CheckedTokens | None = None
         if "jwt" in auth.mode:
@@ -202,7 +203,12 @@ class Authenticators:
         """Return an authenticator for these settings. May be called in a thread."""
         origins = self._origins(settings.http)
         return Authenticator(
-            settings.auth, settings.producers, origins, self._attempts, self._signed
+            settings.auth,
+            settings.producers,
+            origins,
+            self._attempts,
+            self._signed,
+            last_used=self._last_used,
         )
 
     async def start(self, tasks: OwnedTasks) -> None:

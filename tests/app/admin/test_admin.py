@@ -346,6 +346,35 @@ async def test_tokens_and_roles(
     assert (await guarded.get("/ready")).status == 200
 
 
+async def test_a_producer_shows_the_last_use_of_each_token() -> None:
+    producers = dict(TOKENS)
+    old, new = "0A" * 32, "0b" * 32
+    producers["shop"] = ProducerSettings((old, new), ("*",))
+    settings = Settings(auth=AuthSettings(mode=("token",)), producers=producers, topics=TOPICS)
+    instance = FakeInstance(settings)
+    instance.meter.watch_tokens(lambda: {old.lower(): 1_700_000_000.0})
+    headers = {"Authorization": "Bearer viewer-token"}
+    async with TestClient(TestServer(management_app(admin_of(instance)))) as client:
+        shop = await (await client.get("/v1/producers/shop", headers=headers)).json()
+        viewer = await (await client.get("/v1/producers/viewer", headers=headers)).json()
+        listed = await (await client.get("/v1/producers", headers=headers)).json()
+    valid("Producer", shop)
+    assert shop["tokens"] == [
+        {"sha256_prefix": "0a0a0a0a", "last_used": "2023-11-14T22:13:20.000Z"},
+        {"sha256_prefix": "0b0b0b0b", "last_used": None},
+    ]
+    (own,) = viewer["tokens"]  # this process checks the tokens of readers and operators
+    assert own["last_used"] >= viewer["tokens_since"]
+    by_name = {page["producer"]: page["tokens"] for page in listed["producers"]}
+    assert by_name["shop"] == shop["tokens"]
+
+
+async def test_without_tokens_a_producer_shows_none(
+    instance: FakeInstance, client: TestClient[Any, Any]
+) -> None:
+    assert (await (await client.get("/v1/producers/shop")).json())["tokens"] == []
+
+
 async def test_without_authentication_others_may_look_but_not_change(
     instance: FakeInstance, tmp_path: Path
 ) -> None:

@@ -190,3 +190,17 @@ def test_rates_are_over_the_last_minute() -> None:
             assert rates.rate(PAIR) == Volume(5, 500)
     assert rates.rate(PAIR) == Volume(0, 0)
     assert rates.rate(Pair("nobody", "nothing")) == Volume(0, 0)
+
+
+def test_the_last_use_of_a_token_is_the_latest_of_all_workers() -> None:
+    first, second = Snapshot(tokens={"aa": 10.0, "bb": 5.0}), Snapshot(tokens={"aa": 12.0})
+    assert merge(wire(first), wire(second)).tokens == {"aa": 12.0, "bb": 5.0}
+
+
+def test_a_reading_without_details_and_the_end_of_a_worker_keep_the_uses_of_tokens() -> None:
+    fleet = Fleet()
+    fleet.update(1, Snapshot(tokens={"aa": 10.0}))
+    fleet.update(1, Snapshot(), has_details=False)
+    assert fleet.total().tokens == {"aa": 10.0}
+    fleet.retire(1)
+    assert fleet.total().tokens == {"aa": 10.0}
