@@ -30,7 +30,8 @@ def calls() -> list[tuple[str, str, str]]:
 
 def _calls() -> Iterator[tuple[str, str, str]]:
     for path in sorted(GATEWAY.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        source = path.read_text()
+        for node in ast.walk(ast.parse(source)) if "log." in source else ():
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
                 continue
             text = node.args[0] if node.args else None

@@ -24,7 +24,8 @@ def is_naming(node: ast.AST) -> bool:
 
 def named(path: Path) -> Iterator[str]:
     """The names of the loggers that a file asks for; where it is not a fixed word, the code."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    text = path.read_text()
+    for node in ast.walk(ast.parse(text)) if "getLogger" in text else ():
         if is_naming(node):
             assert isinstance(node, ast.Call)
             for argument in node.args:
