@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from itertools import count, islice
+from math import ceil
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from headgate.devstack.servers import (
     new_id,
     prepare_kafka,
 )
-from support import scale
+from support import file_seconds, scale
 from support.process.postgres_server import running_postgres
 from support.process.stack import (
     LASTING,
@@ -41,6 +42,9 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(roots))
     os.environ["XDG_STATE_HOME"] = os.devnull  # a folder cannot be made there
     gc.disable()  # until `pytest_collection_finish`: a sixth of the time of a collection
+    is_whole_run = "EXPECT_COMPILED" not in os.environ and not hasattr(config, "workerinput")
+    if is_whole_run and os.environ.get("WRITE_SECONDS"):
+        config.pluginmanager.register(file_seconds.Recorder())
 
 
 def pytest_collection_finish() -> None:
@@ -73,32 +77,41 @@ SLOW = ("browser", "chaos", "contract", "integration", "spark")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with slow tests on every worker, so that quick ones fill the gaps at the end.
 
-    Each worker gets an equal part of the list, in order, and steals from the end of another
-    worker's part when it has none. One worker gets all tests of Spark, for one session; a third of
-    the others the files that need a second cluster; they share the other slow files. A file stays
-    together, because it may share a server.
+    Each worker gets an equal number of tests, in order, and steals from the end of another
+    worker's part when it has none. The slow files among them take equally long on each worker
+    (`support.file_seconds`), the longest first. One worker gets all tests of Spark, for one
+    session; as few as possible get the files that need a second cluster. A file stays together,
+    because it may share a server.
     """
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     slow: list[list[pytest.Item]] = [[] for _ in range(workers)]
     quick: list[pytest.Item] = []
-    files: dict[Path, list[pytest.Item]] = {}
+    files: dict[str, list[pytest.Item]] = {}
     above = len(f"{Path(__file__).parent}{os.sep}")
     for item in items:
-        kind = str(item.path)[above:].partition(os.sep)[0]
-        if kind not in SLOW:
-            quick.append(item)
-        elif kind == "spark" or workers == 1:
-            slow[0].append(item)
+        path = str(item.path)[above:]
+        if path.partition(os.sep)[0] in SLOW:
+            files.setdefault(path, []).append(item)
         else:
-            files.setdefault(item.path, []).append(item)
-    others = slow[1:]
-    weights = [0] * len(others)
-    for tests in sorted(files.values(), key=lambda tests: not _has_two_clusters(tests)):
-        two = _has_two_clusters(tests)
-        among = range(-(-len(others) // 3) if two else len(others))
+            quick.append(item)
+    listed = file_seconds.read()
+    seconds = {path: listed.get(path, file_seconds.DEFAULT) for path in files}
+    second_cluster = {path for path, tests in files.items() if _has_two_clusters(tests)}
+    share = sum(seconds.values()) / workers
+    few = ceil(sum(map(seconds.__getitem__, second_cluster)) / share) if files else 0
+    weights = [0] * workers
+
+    def rank(path: str) -> tuple[bool, bool, int]:
+        return not path.startswith("spark"), path not in second_cluster, -seconds[path]
+
+    for path in sorted(files, key=rank):
+        if path.startswith("spark"):
+            among = range(1)
+        else:
+            among = range(max(0, workers - few) if path in second_cluster else 0, workers)
         lightest = min(among, key=weights.__getitem__)
-        others[lightest].extend(tests)
-        weights[lightest] += len(tests) * (2 if two else 1)
+        slow[lightest].extend(files[path])
+        weights[lightest] += seconds[path]
     ordered: list[pytest.Item] = []
     rest = iter(quick)
     for number, first in enumerate(slow):
