@@ -77,7 +77,7 @@ def register_dev(subparsers: Subparsers) -> None:
 
 
 def run_dev(args: argparse.Namespace) -> int:
-    """Run until stopped. Exit code 1 when something could not start or ended by itself."""
+    """Run until stopped. Exit code 1 when a process could not start or ended too often."""
     from headgate.devstack.child import StartError
     from headgate.devstack.java import JarsError, JavaMissingError
     from headgate.devstack.servers import RedisMissingError

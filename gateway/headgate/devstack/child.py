@@ -114,6 +114,7 @@ class Child:
         self.log = log
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
+            self._log_start = output.tell()  # lines of earlier processes come before it
             self._process = subprocess.Popen(
                 [*launcher, *command],
                 stdin=subprocess.DEVNULL,
@@ -137,8 +138,8 @@ class Child:
     def end(self) -> str:
         """Return the name, the pid and the exit code or the signal of a process that has ended."""
         code = self.exit_code or 0
-        how = f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
-        return f"{self.name} ended by itself (pid {self.pid}, {how})"
+        how = f"exit code {code}" if code >= 0 else f"signal {-code}"
+        return f"{self.name} ended ({how}, pid {self.pid})"
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process alone; nothing happens if it has ended."""
@@ -204,16 +205,19 @@ class Child:
         return session_ticks(self.pid), self.log.stat().st_size
 
     def _last_words(self) -> str:
-        lines = self.log.read_text(errors="replace").split("\n")
-        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        last = next((line.strip() for line in reversed(self._logged()) if line.strip()), "")
         return (
             f"; its log, {self.log}, ends with: {last[:_SHOWN]}" if last else f"; log: {self.log}"
         )
 
     def log_tail(self, lines: int = 30) -> str:
-        """Return the log's path and its last lines."""
-        text = self.log.read_text(errors="replace").splitlines()
-        return "\n".join([f"--- {self.log}", *text[-lines:]])
+        """Return the log's path and the last lines that this process wrote."""
+        return "\n".join([f"--- {self.log}", *self._logged()[-lines:]])
+
+    def _logged(self) -> list[str]:
+        with self.log.open("rb") as log:
+            log.seek(self._log_start)
+            return log.read().decode(errors="replace").splitlines()
 
 
 class LedgerEntry(NamedTuple):

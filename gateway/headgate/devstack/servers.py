@@ -139,13 +139,13 @@ def wait_for_node(
 ) -> None:
     """Wait until this node answers with all brokers of its cluster. Raises StartError."""
     child.wait_until(
-        lambda: _brokers_in_metadata(plan.port) >= plan.cluster_size,
+        lambda: brokers_in_metadata(plan.port) >= plan.cluster_size,
         say=say,
         idle_s=IDLE_S,
     )
 
 
-def _brokers_in_metadata(port: int) -> int:
+def brokers_in_metadata(port: int) -> int:
     """Return the number of live brokers that the node on a port knows; 0 without an answer.
 
     It needs no Kafka client and no event loop.

@@ -9,10 +9,10 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from headgate.devstack.child import Child, Ledger, StartError
 from headgate.devstack.demo import (
@@ -26,7 +26,6 @@ from headgate.devstack.java import cache_directory
 from headgate.devstack.ports import prefer
 from headgate.devstack.servers import ensure_agent, find_redis, prepare_kafka
 from headgate.devstack.stack import (
-    BACKENDS,
     CHOSEN_PORTS,
     OPERATIONS,
     DevStack,
@@ -56,9 +55,11 @@ esac
 """
 _SHOWN_OF_A_RECORD = ("partition", "offset", "timestamp", "key", "headers")
 _EVENT = '{"id": "2342565", "title": "City break", "price": 199}'
-_WATCH_INTERVAL_S = 0.5
-_RESTART_PAUSE_S = 5.0
-_TOO_OFTEN, _OFTEN_S = 3, 60.0  # a backend that ended so many times in so many seconds stays ended
+_WATCH_INTERVAL_S = 0.1
+_STILL_S = 10.0  # between two lines about a process that is not ready again
+_PAUSES_S = (0.0, 1.0, 3.0)  # before the restarts within _OFTEN_S; a further end is final
+_OFTEN_S = 60.0
+_TOO_OFTEN = f"for the {len(_PAUSES_S) + 1}th time in {_OFTEN_S:g} s"
 
 
 class StateInUseError(Exception):
@@ -140,64 +141,67 @@ def _run(stack: DevStack, options: Options, out: TextIO, say: Say) -> int:
         stack.stop()
         say("stopped; nothing is left running")
         if ended:  # the last line, because the end of its log may fill the screen
-            say(f"the cause: {ended.end}; its log is {ended.log}")
+            say(f"the cause: {ended.end} {_TOO_OFTEN}; its log is {ended.log}")
     return 1 if ended else 0
 
 
 async def _attend(stack: DevStack, *, is_demo: bool, say: Say) -> Child | None:
-    """Wait for a signal, and return None, or for a child that ends by itself."""
+    """Wait for a signal, and return None, or for a process that ends too often."""
     stop = asyncio.Event()
     for number in _STOP_SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    demo = []
-    if is_demo:
-        demo.append(post_until_cancelled(stack.gateway_url, random.Random()))
-        demo.append(consume_until_cancelled(stack.ingest.bootstrap))
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(part) for part in demo]
-        ended = await _first_end(stack, stop, say)
+        stopped = group.create_task(stop.wait())
+        watches = [group.create_task(_keep_running(stack, name, say)) for name in stack.children]
+        tasks: list[asyncio.Task[Any]] = [stopped, *watches]
+        if is_demo:
+            traffic = post_until_cancelled(stack.gateway_url, random.Random())
+            tasks.append(group.create_task(traffic))
+            tasks.append(group.create_task(consume_until_cancelled(stack.ingest.bootstrap)))
+        done, _ = await asyncio.wait([stopped, *watches], return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             task.cancel()
+    ended = next((task.result() for task in watches if task in done), None)
     if ended:
-        say(f"{ended.end}\n{ended.log_tail()}")
+        say(f"{ended.end} {_TOO_OFTEN}\n{ended.log_tail()}")
     return ended
 
 
-async def _first_end(stack: DevStack, stop: asyncio.Event, say: Say) -> Child | None:
-    """Watch the children until a signal comes, and return None, or until one ends for good.
-
-    Kafka and Redis are started again after a pause, which shows the gateway without them. The
-    mirror and other operations are not started again.
-    """
-    ends: dict[str, list[float]] = {}
-    while not stop.is_set():
-        if ended := stack.ended_child():
-            name, child = ended
-            now = time.monotonic()
-            ends[name] = [at for at in ends.get(name, []) if at > now - _OFTEN_S] + [now]
-            stack.children.pop(name).kill()  # with its children
-            if name in BACKENDS and len(ends[name]) < _TOO_OFTEN:
-                say(
-                    f"{child.end}; it is started again in {_RESTART_PAUSE_S:g} s; its log is "
-                    f"{child.log}"
-                )
-                if await _is_set_within(stop, _RESTART_PAUSE_S):
-                    return None
-                stack.start_backend(name)
-                say(f"{child.name} is started again")
-            elif name in OPERATIONS:
-                say(f"{child.end}\n{child.log_tail(5)}")
-            else:
-                return child
-        await _is_set_within(stop, _WATCH_INTERVAL_S)
-    return None
+async def _keep_running(stack: DevStack, name: str, say: Say) -> Child:
+    """Start a process again each time that it ends. Return it when it ends too often."""
+    ends: list[float] = []
+    child = stack.children[name]
+    while True:
+        await asyncio.sleep(_WATCH_INTERVAL_S)
+        if child.exit_code is None:
+            continue
+        now = time.monotonic()
+        stack.children.pop(name).kill()  # with its children
+        ends = [end for end in ends if end > now - _OFTEN_S]
+        if len(ends) == len(_PAUSES_S):
+            return child
+        await asyncio.sleep(_PAUSES_S[len(ends)])
+        ends.append(now)
+        ended, child = child, stack.spawn(name)
+        if await _is_ready_again(stack, name, child, say):
+            say(
+                f"{ended.end}, started again after {time.monotonic() - now:.1f} s (pid {child.pid})"
+            )
+        else:
+            say(f"{ended.end}; its successor ended before it was ready")
 
 
-async def _is_set_within(stop: asyncio.Event, seconds: float) -> bool:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await stop.wait()
-    return stop.is_set()
+async def _is_ready_again(stack: DevStack, name: str, child: Child, say: Say) -> bool:
+    """Wait until a process is ready; return False if it ends before that."""
+    noted = time.monotonic()
+    while child.exit_code is None:
+        if await asyncio.to_thread(stack.is_ready, name):
+            return True
+        if time.monotonic() > noted + _STILL_S:
+            noted = time.monotonic()
+            say(f"  waiting for {child.name} to be ready again; its log is {child.log}")
+        await asyncio.sleep(_WATCH_INTERVAL_S)
+    return False
 
 
 def ready_line(stack: DevStack) -> str:
@@ -236,6 +240,8 @@ Headgate is running. Ctrl-C stops everything.
   redis       {stack.redis.url}
   config      {stack.config_file}
   data, logs  {stack.state}
+  pids        {", ".join(f"{name} {child.pid}" for name, child in stack.children.items())}
+              (kill one: it is started again)
 
 Post an event (the second time it is answered "unchanged"):
   {curl}

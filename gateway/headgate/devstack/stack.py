@@ -21,18 +21,18 @@ from aiokafka.errors import KafkaError
 from headgate.config import load
 from headgate.config.problems import toml_text
 from headgate.devstack.child import IDLE_S, Child, Ledger, StartError
-from headgate.devstack.ports import LOOPBACK, free_port
+from headgate.devstack.ports import LOOPBACK, accepts, free_port
 from headgate.devstack.servers import (
     STOP_GRACE_S,
     BrokerPlan,
     JmxAgent,
     KafkaInstallation,
     RedisPlan,
+    answers_ping,
+    brokers_in_metadata,
     single_node,
     start_node,
     start_redis,
-    wait_for_node,
-    wait_for_redis,
 )
 from headgate.errors_in_words import connection_error
 from headgate.kafka.access import ClusterAccess
@@ -49,7 +49,6 @@ OPERATIONS_GRACE_S = 10.0
 REDIS_GRACE_S = 5.0
 LONGEST_QUARANTINE_S = 5.0  # longest wait of a start; longer ones are for tests
 OPENING_S = 0.25  # from "ready" until Redis knows every namespace: one call
-BACKENDS = ("ingest", "backfill", "redis")
 
 # Processes that operators run beside gateways, with their commands without `--config F`.
 OPERATIONS = {
@@ -57,6 +56,7 @@ OPERATIONS = {
     "mirror": ("headgate_spark", "mirror", "--follow"),
     "replays": ("headgate_spark", "replay", "--follow"),
 }
+PROGRAMS = {"gateway": ("headgate", "serve"), **OPERATIONS}
 _SPARK_NEEDS = ("pyspark", "pandas", "pyarrow")
 
 
@@ -153,22 +153,52 @@ class DevStack:
 
     def start_backends(self, say: Callable[[str], None]) -> None:
         """Start brokers and Redis together and wait for them. Raises StartError."""
-        for name in BACKENDS:
-            self.start_backend(name)
-        wait_for_redis(self.children["redis"], self.redis, say)
-        say(f"  redis     {self.redis.url}")
-        for name, plan in (("ingest", self.ingest), ("backfill", self.backfill)):
-            wait_for_node(self.children[name], plan, say)
-            say(f"  {name:<9} {plan.bootstrap}")
+        addresses = {
+            "redis": self.redis.url,
+            "ingest": self.ingest.bootstrap,
+            "backfill": self.backfill.bootstrap,
+        }
+        for name in addresses:
+            self.spawn(name)
+        for name, address in addresses.items():
+            self._wait_for(name, say)
+            say(f"  {name:<9} {address}")
 
-    def start_backend(self, name: str) -> None:
-        """Start one of `BACKENDS`, or start it again. Does not wait."""
+    def spawn(self, name: str) -> Child:
+        """Start a process, or start it again on its data and ports. Does not wait."""
+        grace_s = 0.0
         if name == "redis":
-            self._keep(name, start_redis(self.redis), REDIS_GRACE_S)
-            return
-        plan = self.ingest if name == "ingest" else self.backfill
-        child = start_node(self.installation, plan, *self._jvm_flags(name, plan))
-        self._keep(name, child, STOP_GRACE_S)
+            child, grace_s = start_redis(self.redis), REDIS_GRACE_S
+        elif name in ("ingest", "backfill"):
+            plan = self.ingest if name == "ingest" else self.backfill
+            child = start_node(self.installation, plan, *self._jvm_flags(name, plan))
+            grace_s = STOP_GRACE_S
+        else:
+            package, command, *more = PROGRAMS[name]
+            words = [sys.executable, "-m", package, command, "--config", str(self.config_file)]
+            # No grace for leftovers: a gateway must not publish beside its successor.
+            child = Child(name, [*words, *more], self.state / f"{name}.log")
+        self.children[name] = child
+        self.ledger.add(child.name, child.pid, grace_s)
+        return child
+
+    def is_ready(self, name: str) -> bool:
+        """Ask a process whether it serves; those without a port always do."""
+        match name:
+            case "redis":
+                return answers_ping(self.redis.port)
+            case "ingest":
+                return brokers_in_metadata(self.ingest.port) > 0
+            case "backfill":
+                return brokers_in_metadata(self.backfill.port) > 0
+            case "gateway":
+                return _is_ready(self.gateway_url)
+            case "monitor":
+                return accepts(self.ports.monitor)
+        return True
+
+    def _wait_for(self, name: str, say: Callable[[str], None]) -> None:
+        self.children[name].wait_until(lambda: self.is_ready(name), say=say, idle_s=IDLE_S)
 
     def _jvm_flags(self, name: str, plan: BrokerPlan) -> list[str]:
         if self._agent is None:
@@ -188,11 +218,8 @@ class DevStack:
 
     def start_gateway(self, say: Callable[[str], None]) -> None:
         """Start `headgate serve` and wait until it is ready and suppresses. Raises StartError."""
-        command = [sys.executable, "-m", "headgate", "serve", "--config", str(self.config_file)]
-        child = Child("gateway", command, self.state / "gateway.log")
-        # Started again only after it is ended: it must not publish beside its successor.
-        self._keep("gateway", child, 0.0)
-        child.wait_until(lambda: _is_ready(self.gateway_url), say=say, idle_s=IDLE_S)
+        self.spawn("gateway")
+        self._wait_for("gateway", say)
         # Redis is new, so quarantine has just begun for every topic. The start skips a long one.
         quarantine_s = self.config["redis"]["quarantine_ms"] / 1000
         if quarantine_s <= LONGEST_QUARANTINE_S:
@@ -206,9 +233,7 @@ class DevStack:
             if package == "headgate" or all(map(find_spec, _SPARK_NEEDS))
         ]
         for name in started:
-            package, command, *more = OPERATIONS[name]
-            words = [sys.executable, "-m", package, command, "--config", str(self.config_file)]
-            self._keep(name, Child(name, [*words, *more], self.state / f"{name}.log"), 0.0)
+            self.spawn(name)
         return started
 
     def stop(self) -> None:
@@ -220,15 +245,6 @@ class DevStack:
                 if name in self.children:
                     self.children.pop(name).stop(grace.get(name, STOP_GRACE_S))
             self.ledger.clear()
-
-    def ended_child(self) -> tuple[str, Child] | None:
-        """Return a child that has ended by itself, if any, with its name here."""
-        ended = (item for item in self.children.items() if item[1].exit_code is not None)
-        return next(ended, None)
-
-    def _keep(self, name: str, child: Child, grace_s: float) -> None:
-        self.children[name] = child
-        self.ledger.add(child.name, child.pid, grace_s)
 
     def _address(self, name: str, plan: BrokerPlan) -> dict[str, Any]:
         port = self._jmx_ports.get(name)

@@ -90,9 +90,7 @@ def test_ledger_leaves_strangers_alone(tmp_path: Path, changed: str) -> None:
 
 def test_start_error_shows_the_end_of_the_log(tmp_path: Path) -> None:
     child = Child("teller", ["sh", "-c", "echo the reason; exit 3"], tmp_path / "log")
-    with pytest.raises(
-        StartError, match=r"(?s)teller ended by itself \(pid \d+, exit code 3\).*the reason"
-    ):
+    with pytest.raises(StartError, match=r"(?s)teller ended \(exit code 3, pid \d+\).*the reason"):
         child.wait_until(lambda: False, 10.0)
 
 
