@@ -246,7 +246,7 @@ deploy-tools: $(DEPLOY_GO_STAMP) ## all that looks for mistakes in deploy/: helm
 
 # Of the version of Kubernetes nothing is written; a helm that Go has built takes itself for an old one.
 manifests: $(DEPLOY_GO_STAMP) ## write deploy/kubernetes/headgate.yaml, from the chart
-	.venv/deploy/bin/helm template headgate deploy/helm/headgate --kube-version 1.37 --skip-tests \
+	.venv/deploy/bin/helm template headgate deploy/helm/headgate --kube-version 1.37 --no-hooks \
 	  --values deploy/kubernetes/values.yaml > deploy/kubernetes/headgate.yaml
 	@# Helm does not manage these objects, so its labels would be wrong.
 	sed -i '/managed-by: Helm$$/d; /helm.sh\/chart: /d; 1e cat deploy/kubernetes/head.txt' deploy/kubernetes/headgate.yaml

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from headgate.config.settings import NAMED, SECTIONS
+from headgate.model.policy import options_of
 from support.deploy.deployment import (
     CHART,
     DEPLOY,
     VERSION,
     Pod,
+    assert_runs,
     objects,
     pods,
     rendered,
@@ -38,11 +42,17 @@ def gateway(*settings: str) -> Pod:
     return next(pod for pod in pods(objects(rendered(*settings))) if pod.name == "headgate")
 
 
+def workloads(made: str) -> list[Pod]:
+    """All pods but that of the check, which has ended before Helm makes them."""
+    return [pod for pod in pods(objects(made)) if pod.name != "headgate-check"]
+
+
 @pytest.mark.parametrize(
     "place",
     [
         (),
         *((name,) for name in ("gateway", "coalescer", "monitor", "mirror", "replay", "blobsGc")),
+        ("check",),
         ("ingress",),
         ("httpRoute",),
         ("networkPolicy",),
@@ -87,7 +97,7 @@ def test_the_config_map_keeps_its_name() -> None:
     """
 
     def made_of(*settings: str) -> tuple[set[str], dict[str, str]]:
-        made = objects(rendered("coalescer.enabled=true", *settings))
+        made = objects(rendered("check.enabled=false,coalescer.enabled=true", *settings))
         maps = {each["metadata"]["name"] for each in made if each["kind"] == "ConfigMap"}
         sums = {pod.name: pod.metadata["annotations"]["checksum/config"] for pod in pods(made)}
         mounted = {
@@ -124,6 +134,160 @@ def test_a_section_in_a_comment_is_none(section: str, is_there: bool, tmp_path: 
         run(*command)
 
 
+def set_files(folder: Path, **texts: str) -> list[str | Path]:
+    """Options that give the chart each text as a file."""
+    options: list[str | Path] = []
+    for name, text in texts.items():
+        file = folder / name
+        file.write_text(text)
+        options += ["--set-file", f"{name}={file}"]
+    return options
+
+
+CONFIG = '[clusters.main]\nbootstrap_servers = ["kafka:9092"]\n'
+
+
+@pytest.mark.parametrize(
+    ("config", "topics", "message"),
+    [
+        ("[clusters.main\n", "", "config is not TOML: toml: line"),
+        (
+            CONFIG,
+            "[topics.orders]\nkey = [",
+            "config, followed by topics, is not TOML: toml: line",
+        ),
+        (CONFIG, CONFIG, "followed by topics, is not TOML: toml: line"),
+    ],
+    ids=["config", "topics", "a section in both"],
+)
+def test_text_that_is_not_toml_is_refused(
+    config: str, topics: str, message: str, tmp_path: Path
+) -> None:
+    command = (tool("helm"), "template", CHART, *VERSION)
+    run(*command, *set_files(tmp_path, config=CONFIG, topics='[topics.orders]\nkey = ["/id"]\n'))
+    with pytest.raises(AssertionError, match=message):
+        run(*command, *set_files(tmp_path, config=config, topics=topics))
+
+
+LITERAL_SECRETS = {
+    "clusters.sasl_password": CONFIG + 'sasl_password = "hunter2"\n',
+    "clusters.sasl_oauth_client_secret": 'clusters.main = {"sasl_oauth_client_secret" = "x"}\n',
+    "tracing.headers": '[tracing]\nheaders = ["authorization=Bearer x"]\n',
+    "redis.url": '[redis]\nurl = "redis://:hunter2@redis:6379/0"\n',
+    "redis.urls": '[redis]\nurls = ["redis://a:6379", "rediss://user:p/w@b:6379"]\n',
+    "a sentinel's": '[redis]\nurl = "redis+sentinel://s:26379/headgate?sentinel_password=x"\n',
+}
+
+
+def test_the_chart_knows_every_secret_option() -> None:
+    secrets = {
+        f"{section}.{name}"
+        for section, settings in (SECTIONS | NAMED).items()
+        for name, option in options_of(settings).items()
+        if option.about.secret
+    }
+    assert secrets == {name for name in LITERAL_SECRETS if "." in name}
+
+
+@pytest.mark.parametrize("text", LITERAL_SECRETS.values(), ids=LITERAL_SECRETS)
+def test_a_secret_in_the_configuration_is_refused(text: str, tmp_path: Path) -> None:
+    command = (tool("helm"), "template", CHART, *VERSION)
+    with pytest.raises(AssertionError, match="/run/secrets/headgate/KEY") as refused:
+        run(*command, *set_files(tmp_path, config=text))
+    assert "hunter2" not in str(refused.value)
+    commented = "".join(f"# {line}\n" for line in text.splitlines())
+    run(*command, *set_files(tmp_path, config=commented))
+
+
+def test_secrets_by_reference_and_urls_without_a_password_are_taken(tmp_path: Path) -> None:
+    text = CONFIG + 'sasl_password_file = "/run/secrets/headgate/kafka"\n[redis]\n'
+    text += 'url = "redis://redis:6379/0"\n[tracing]\nendpoint = "http://collector:4318"\n'
+    run(tool("helm"), "template", CHART, *VERSION, *set_files(tmp_path, config=text))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HEADGATE_CLUSTERS__MAIN__SASL_PASSWORD", "hunter2"),
+        ("HEADGATE_REDIS__URL", "redis://:hunter2@redis:6379"),
+    ],
+)
+def test_a_secret_in_the_environment_comes_from_a_secret(name: str, value: str) -> None:
+    given = f"extraEnv[0].name={name}"
+    with pytest.raises(AssertionError, match=r"use valueFrom\.secretKeyRef"):
+        rendered(given, f"extraEnv[0].value={value}")
+    rendered(given, "extraEnv[0].valueFrom.secretKeyRef.name=headgate")
+    rendered("extraEnv[0].name=HEADGATE_REDIS__URL,extraEnv[0].value=redis://redis:6379")
+
+
+def test_the_configuration_is_checked_before_anything_is_changed() -> None:
+    """With the files, Secrets, environment and image that the gateways will get."""
+    settings = ("secret=headgate,tlsSecret=headgate-tls", "topics=# reloaded")
+    config_map = one_of("ConfigMap", *settings, name="-check")
+    job = one_of("Job", *settings)
+    for hook in (config_map, job):
+        annotations = hook["metadata"]["annotations"]
+        assert annotations["helm.sh/hook"] == "pre-install,pre-upgrade"
+        assert "hook-failed" not in annotations["helm.sh/hook-delete-policy"]
+    assert config_map["data"] == one_of("ConfigMap", *settings, name="-config")["data"]
+    made = objects(rendered(*settings))
+    check = next(pod for pod in pods(made) if pod.name == "headgate-check")
+    serve = next(pod for pod in pods(made) if pod.name == "headgate")
+    for part in ("image", "env", "volumeMounts", "securityContext"):
+        assert check.main[part] == serve.main[part]
+    files = {"name": "config", "configMap": {"name": "headgate-check"}}
+    assert check.spec["volumes"] == [files, *serve.spec["volumes"][1:]]
+    assert_runs(["headgate", *check.main["args"]])
+    assert "--connect" not in check.main["args"]
+
+
+def test_the_check_is_the_operators_choice() -> None:
+    assert (
+        "--connect"
+        in one_of("Job", "check.connect=true")["spec"]["template"]["spec"]["containers"][0]["args"]
+    )
+    assert not [each for each in objects(rendered("check.enabled=false")) if each["kind"] == "Job"]
+
+
+def test_the_check_of_an_installation_does_not_need_the_account_that_helm_makes_later() -> None:
+    def account(*settings: str) -> str:
+        name: str = one_of("Job", *settings)["spec"]["template"]["spec"]["serviceAccountName"]
+        return name
+
+    assert account("serviceAccount.create=true") == "default"
+    assert account("serviceAccount.name=bucket") == "bucket"
+
+
+def notes(folder: Path, *settings: str) -> str:
+    """Render NOTES.txt through a template, as `helm install` needs a cluster for it."""
+    chart = shutil.copytree(CHART, folder / "chart", dirs_exist_ok=True)
+    template = '{{ dict "notes" (include "headgate/templates/NOTES.txt" .) | toYaml }}'
+    (chart / "templates" / "notes.yaml").write_text(template)
+    given = [part for one in settings for part in ("--set", one)]
+    show = ("--show-only", "templates/notes.yaml")
+    made = run(tool("helm"), "template", "headgate", chart, *VERSION, *show, *given)
+    (found,) = objects(made)
+    return str(found["notes"])
+
+
+def test_the_notes_say_what_to_do_next(tmp_path: Path) -> None:
+    bare = notes(tmp_path)
+    steps = re.findall(r"^(\d)\. (\w+)", bare, re.MULTILINE)
+    verbs = ["Wait", "Declare", "Check", "Send", "Open"]
+    assert steps == [(str(number), verb) for number, verb in enumerate(verbs, 1)]
+    assert len(re.findall("^- ", bare.partition("Before production:")[2], re.MULTILINE)) == 4
+    everything = notes(
+        tmp_path,
+        SPOOL,
+        "config=[auth]",
+        "topics=[topics.a]",
+        "tlsSecret=t,prometheusRule.enabled=true,podMonitor.enabled=true",
+    )
+    assert "exec statefulset/headgate -- headgate init --config" in everything
+    assert "Before production" not in everything
+    assert "send each key to one gateway" in everything
+
+
 def test_gateways_are_spread_over_nodes_and_the_operator_may_choose_otherwise() -> None:
     ours = {"matchLabels": one_of("Service", name="headgate")["spec"]["selector"]}
     (usual,) = gateway().spec["topologySpreadConstraints"]
@@ -156,7 +320,7 @@ def test_a_component_may_have_a_place_of_its_own(component: str) -> None:
         f"{component}.tolerations[0].key=own",
     )
     pools = []
-    for pod in pods(objects(made)):
+    for pod in workloads(made):
         pool = pod.spec["nodeSelector"]["pool"]
         assert pod.spec["tolerations"] == [{"key": pool}]
         assert set(pod.spec["affinity"]) == {"podAffinity" if pool == "own" else "nodeAffinity"}
@@ -252,7 +416,7 @@ def test_the_operator_scrapes_every_program_under_the_names_that_alerts_look_for
         if not scraped
         & {port["name"] for each in pod.spec["containers"] for port in each.get("ports", ())}
     }
-    assert without == {"headgate-blobs-gc"}  # it ends
+    assert without == {"headgate-blobs-gc", "headgate-check"}  # they end
     jobs = {
         one["port"]: one["relabelings"][-1]["replacement"]
         for one in monitor["spec"]["podMetricsEndpoints"]
@@ -317,9 +481,8 @@ def test_a_route_names_its_gateway() -> None:
 
 
 def test_names_labels_and_account_of_the_operator_are_everywhere() -> None:
-    made = objects(
-        rendered(*ALL, "fullnameOverride=edge,podLabels.team=events", "serviceAccount.create=true")
-    )
+    own = "fullnameOverride=edge,podLabels.team=events"
+    made = objects(rendered(*ALL, own, "serviceAccount.create=true,check.enabled=false"))
     for pod in pods(made):
         assert pod.name.startswith("edge")
         assert pod.metadata["labels"]["team"] == "events"

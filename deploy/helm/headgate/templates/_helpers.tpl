@@ -71,6 +71,40 @@ helm.sh/chart: {{ printf "%s-%s" $.Chart.Name $.Chart.Version }}
 {{- if regexMatch (printf "(?m)^[ \\t]*\\[[ \\t]*%s[ \\t]*\\]" (index . 1)) (print $.Values.config "\n" $.Values.topics) }}yes{{ end -}}
 {{- end }}
 
+{{/* The configuration file and the schemas, as the ConfigMap has them. */}}
+{{- define "headgate.files" -}}
+headgate.toml: |
+  {{- .Values.config | nindent 2 }}
+  {{- .Values.topics | nindent 2 }}
+{{- range $name, $schema := .Values.schemas }}
+{{ $name }}: {{ $schema | quote }}
+{{- end }}
+{{- end }}
+
+{{/* Fails for text that is not TOML, and for secrets, which a ConfigMap would show to its readers.
+     Helm has `fromToml` since 3.17. An older Helm refuses a template that names it, so only `tpl` names it. */}}
+{{- define "headgate.refuseBadConfig" -}}
+{{- if semverCompare ">=3.17-0" .Capabilities.HelmVersion.Version -}}
+{{- range $name, $text := dict "config" .Values.config "config, followed by topics," (print .Values.config "\n" .Values.topics) -}}
+{{- with tpl "{{ (fromToml .text).Error }}" (dict "text" $text "Template" $.Template) -}}
+{{- fail (printf "%s is not TOML: %s" $name .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- with regexFind "(?m)^[^#\n]*\\b(sasl_password|sasl_oauth_client_secret|headers)[\"']?[ \\t]*=" (print .Values.config "\n" .Values.topics) -}}
+{{- fail (printf "`%s` in config or topics would put a secret into a ConfigMap: write `%s_file = \"/run/secrets/headgate/KEY\"`, and set `secret` to the Secret with that key" (. | trimSuffix "=" | trim) (regexFind "[a-z_]+[\"']?[ \\t]*=$" . | trimSuffix "=" | trim | trimAll "\"'")) -}}
+{{- end -}}
+{{- $password := "://[^\\s\"'/@]*:[^\\s\"']*@|[?&][a-z_]*password=" -}}
+{{- if regexMatch (printf "(?m)^[^#\n]*(%s)" $password) (print .Values.config "\n" .Values.topics) -}}
+{{- fail "a URL in config or topics has a password, which would be in a ConfigMap: for Redis write `url_file = \"/run/secrets/headgate/KEY\"`, and set `secret` to the Secret with that key" -}}
+{{- end -}}
+{{- range .Values.extraEnv -}}
+{{- if and .value (or (regexMatch $password .value) (regexMatch "^HEADGATE_.*__(SASL_PASSWORD|SASL_OAUTH_CLIENT_SECRET|HEADERS)$" .name)) -}}
+{{- fail (printf "%s in extraEnv has a secret as its value, which the pods would show: use valueFrom.secretKeyRef" .name) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
 {{- define "headgate.scheme" -}}
 {{ ternary "HTTPS" "HTTP" (ne .Values.tlsSecret "") }}
 {{- end }}
@@ -128,7 +162,7 @@ securityContext:
   capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* What every program reads, and the folder for what it writes. */}}
+{{/* What every program reads, and a folder for temporary files. */}}
 {{- define "headgate.mounts" -}}
 - {name: config, mountPath: /etc/headgate, readOnly: true}
 - {name: tmp, mountPath: /tmp}
@@ -145,7 +179,7 @@ securityContext:
 
 {{- define "headgate.volumes" -}}
 - name: config
-  configMap: {name: {{ include "headgate.configMap" . }}}
+  configMap: {name: {{ .files | default (include "headgate.configMap" .) }}}
 - name: tmp
   emptyDir: {}
 {{- with .Values.secret }}
@@ -174,6 +208,17 @@ securityContext:
 {{- end }}
 {{- with .Values.extraEnv }}
 {{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* The environment of gateways, and of the check before them. */}}
+{{- define "headgate.gatewayEnv" -}}
+{{ include "headgate.env" . }}
+- {name: HEADGATE_HTTP__RELOAD_POLL_MS, value: {{ int .Values.gateway.reloadPollMs | quote }}}
+- {name: HEADGATE_HTTP__SHUTDOWN_DELAY_MS, value: {{ mul 1000 .Values.gateway.lameDuckSeconds | quote }}}
+- {name: HEADGATE_HTTP__DRAIN_TIMEOUT_MS, value: {{ mul 1000 .Values.gateway.drainSeconds | quote }}}
+{{- if .Values.monitor.enabled }}
+- {name: HEADGATE_MONITOR__URL, value: "{{ include "headgate.scheme" . | lower }}://{{ include "headgate.name" . }}-monitor:9096"}
 {{- end }}
 {{- end }}
 
