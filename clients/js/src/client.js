@@ -9,6 +9,7 @@ import {
   eventOf,
   isRecord,
 } from "./core/encode.js";
+import { CLIENT_HABITS, nameHabits } from "./core/habits.js";
 import { checkHeaders, checkKey } from "./core/headers.js";
 import { uuid7 } from "./core/ids.js";
 import { checkNames, checkType } from "./core/names.js";
@@ -109,6 +110,7 @@ export class Client {
    * @returns {Promise<Outcome>}
    */
   async send(topic, value, options = {}) {
+    checkTopic(topic);
     checkNames("send", options, [...FIELDS, ...REQUEST_OPTIONS]);
     checkRequest(options, this.wire.hasToken);
     const part = encodeAlone(eventOf(value, options), this.#stringify, this.#newId);
@@ -201,6 +203,8 @@ function whyAborted({ reason }) {
   const text = reason instanceof Error ? reason.message : String(reason);
   return `the signal was aborted (${text})`;
 }
+
+nameHabits(Client, CLIENT_HABITS);
 
 /**
  * @param {RequestOptions} options

@@ -7,6 +7,7 @@ import { HeadgateError } from "./errors.js";
 /** @import {Hide} from "./core/headers.js" */
 
 const NOT_LISTENING = "check that the gateway runs, and that this is its data port";
+const HOST_FIX = "check the host name, and that this machine or container resolves it";
 const UNKNOWN_HOST = "ENOTFOUND";
 // Node's codes of a connection that was never made. Browsers give no reason: there every request
 // that failed may have been sent.
@@ -46,7 +47,8 @@ export function classify(error, hide) {
     const why = "this is an error of the program or its fetch, so it is not sent again";
     return lost(`${detail}; ${why}`, { isFinal: true });
   }
-  const advice = codes.includes("ECONNREFUSED") ? `; ${NOT_LISTENING}` : "";
+  const unknown = codes.includes(UNKNOWN_HOST) ? `; ${HOST_FIX}` : "";
+  const advice = codes.includes("ECONNREFUSED") ? `; ${NOT_LISTENING}` : unknown;
   const wasSent = !codes.some((code) => UNCONNECTED.includes(code));
   return lost(`${detail}${advice}`, {
     wasSent,

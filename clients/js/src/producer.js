@@ -2,6 +2,7 @@
 
 import { Client } from "./client.js";
 import { checkTopic, eventOf } from "./core/encode.js";
+import { PRODUCER_HABITS, nameHabits } from "./core/habits.js";
 import { laneOf, orderingKeyOf } from "./core/keys.js";
 import { checkNames, checkType } from "./core/names.js";
 import { Outbox } from "./core/outbox.js";
@@ -269,3 +270,5 @@ export class BufferedProducer {
     this.#client.wire.reports.outcomes(ended.map(([, outcome]) => outcome));
   }
 }
+
+nameHabits(BufferedProducer, PRODUCER_HABITS);

@@ -49,6 +49,8 @@ import { linked } from "./waiting.js";
 const USER_AGENT = `headgate-client-js/${VERSION}`;
 const COMPRESSED_FROM_BYTES = 1024; // smaller bodies gain too little
 const URL_FIX = "url: give the URL of a gateway, such as http://127.0.0.1:8080";
+export const FAKE_URL = "http://headgate.test"; // of the gateway in memory
+const FAKE_FIX = "this is the URL of a FakeGateway: give the client { fetch: gateway.fetch }";
 const NO_GATEWAY = ["no_answer", "unreachable", "bad_answer", "not_sent"];
 const TIMEOUT_MS = 45_000;
 const LONGEST_TIMEOUT_MS = 3_600_000; // platforms ignore one of more than 24 days
@@ -258,7 +260,9 @@ export class Wire {
    */
   #withUrl({ address }, answer) {
     if (answer.kind === "ended" || !NO_GATEWAY.includes(answer.reason)) return answer;
-    return { ...answer, detail: `${this.#urls[address]}: ${answer.detail}` };
+    const url = this.#urls[address];
+    const isFake = url === FAKE_URL && this.#options.fetch === undefined;
+    return { ...answer, detail: `${url}: ${answer.detail}${isFake ? `; ${FAKE_FIX}` : ""}` };
   }
 
   /**
@@ -330,7 +334,11 @@ function checkedUrls(url) {
  */
 function checkedUrl(url) {
   if (typeof url !== "string" && !(url instanceof URL)) {
-    throw new InvalidOptionError(`${URL_FIX}, not ${url}`);
+    const isOptions = typeof url === "object" && url !== null;
+    const fix =
+      "an object of options: the gateway has the addresses of the brokers, and options are the " +
+      "second argument, such as { producer }";
+    throw new InvalidOptionError(`${URL_FIX}, not ${isOptions ? fix : url}`);
   }
   const text = String(url).trim();
   const shown = text.replace(/\/\/[^/@]*@/, "//***@");

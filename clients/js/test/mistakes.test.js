@@ -286,7 +286,7 @@ for (const [url, text] of [
   [null, "give the URL of a gateway, such as http://127.0.0.1:8080, not null"],
   [undefined, "not undefined"],
   [5, "not 5"],
-  [{}, "not [object Object]"],
+  [{}, "not an object of options"],
   [[null], "not null"],
   [new Map(), "such as http://127.0.0.1:8080"],
   ["http://x/v1/topics", "leave out /v1/topics: the client adds it"],
@@ -401,8 +401,7 @@ test("the options of a producer and of a call are checked too", async () => {
   assert.throws(() => new BufferedProducer(URL_), /client: use new Client\(url\), not a string/);
   await assert.rejects(client.send("orders", 1, "key"), /send: use an object .* { key: ... }/);
   await assert.rejects(client.send("orders", 1, { partition: 1 }), /chooses it by the key: use key/);
-  const kafkajs = { topic: "orders", messages: [] };
-  await assert.rejects(client.send(kafkajs, 1), /topic: it is an object; use send\(topic, value\)/);
+  await assert.rejects(client.send({}, 1), /topic: it is an object; use send\(topic, value\)/);
 });
 
 test("null, a Map and a Set are refused as values", async () => {
@@ -528,6 +527,85 @@ test("an answer without a token or a key names the option", async () => {
     const answer = JSON.stringify({ reason, detail, retryable: false });
     const { client } = logged({ fetch: async () => new Response(answer, { status: 401 }) });
     assert.match((await client.send("orders", 1)).detail, fix);
+  }
+});
+
+for (const [name, ofClient, ofProducer] of [
+  ["connect", /not needed: the client connects/, /not needed: the client connects/],
+  ["disconnect", /use close\(\)/, /use close\(\)/],
+  ["produce", /use send\(topic, value, { key }\)/, /use send\(topic, value, { key }\)/],
+  ["poll", /use new BufferedProducer\(client\)/, /not needed: promises/],
+  ["transaction", /there are no transactions/, /there are no transactions/],
+]) {
+  test(`a method of another library names the right one: ${name}`, async () => {
+    const { client } = logged();
+    const producer = new BufferedProducer(client);
+    for (const [owner, kind, fix] of [
+      [client, "Client", ofClient],
+      [producer, "BufferedProducer", ofProducer],
+    ]) {
+      assert.throws(() => owner[name](), (error) => {
+        assert(error instanceof TypeError && error.message.startsWith(`${kind} has no ${name}(): `));
+        return fix.test(error.message);
+      });
+      assert(!Object.keys(owner).includes(name));
+    }
+    assert.throws(() => client.flush(), /Client has no flush\(\): .*new BufferedProducer/);
+    assert.throws(() => client.producer(), /use new BufferedProducer\(client\)/);
+    assert.throws(() => producer.sendBatch(), /use send for each event/);
+    await producer.close();
+  });
+}
+
+test("a call of KafkaJS names the call of this library", async () => {
+  const { client } = logged();
+  const producer = new BufferedProducer(client);
+  const record = { topic: "orders", messages: [{ key: "a", value: "b" }] };
+  const fix = /topic: it is an object of KafkaJS; use send\(topic, value, { key }\) for each message/;
+  await assert.rejects(client.send(record), fix);
+  await assert.rejects(client.sendBatch(record, []), fix);
+  assert.throws(() => producer.send(record), fix);
+  await producer.close();
+});
+
+test("options in the place of the URL are refused with the fix", () => {
+  for (const options of [{ brokers: ["b:9092"] }, { clientId: "shop", sasl: { password: "SECRET" } }]) {
+    assert.throws(() => new Client(options), (error) => {
+      assert.match(error.message, /^url: give the URL of a gateway, such as http:.*, not an object of op/);
+      return !error.message.includes("SECRET");
+    });
+  }
+});
+
+test("a value that JSON does not have names the fix", async () => {
+  const { client } = logged();
+  for (const value of [12n, { id: 12n }]) {
+    await assert.rejects(client.send("orders", value), /BigInt\); use String\(number\), new RawJson/);
+  }
+  const circle = {};
+  circle.own = circle;
+  await assert.rejects(client.send("orders", circle), /JSON\); a value must not contain itself/);
+});
+
+test("a host that is unknown names the fix, and the gateway in memory its fetch", async () => {
+  const fetch = () => {
+    const cause = Object.assign(new Error("getaddrinfo ENOTFOUND"), { code: "ENOTFOUND" });
+    return Promise.reject(new TypeError("fetch failed", { cause }));
+  };
+  const send = async (url, options) => {
+    const client = new Client(url, { log: null, retry: ONCE, ...options });
+    return (await client.send("orders", 1)).detail;
+  };
+  const memory = /URL of a FakeGateway: give the client { fetch: gateway.fetch }/;
+  const other = await send("http://gateway.example", { fetch });
+  assert.match(other, /check the host name, and that this machine or container resolves it/);
+  assert.doesNotMatch(other, memory);
+  const real = globalThis.fetch;
+  globalThis.fetch = fetch;
+  try {
+    assert.match(await send(URL_), memory);
+  } finally {
+    globalThis.fetch = real;
   }
 });
 

@@ -1,3 +1,4 @@
+export const FAKE_URL: "http://headgate.test";
 /** Sends the requests of one client and of its producers. */
 export class Wire {
     /**

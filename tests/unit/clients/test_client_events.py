@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
 
@@ -140,7 +141,7 @@ def test_a_batch_refuses_the_trace_context_of_one_event() -> None:
     [
         ({"at": float("nan")}, "neither NaN nor infinity"),
         ({(1, 2): 3}, "use a str for each key"),
-        (object(), "default=str"),
+        (datetime.now(UTC), "default=str"),
         (CYCLE, "contain itself"),
     ],
 )

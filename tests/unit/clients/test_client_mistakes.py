@@ -7,10 +7,13 @@ import json
 import logging
 import pickle
 import re
+import socket
 import urllib.parse
 from collections.abc import Callable
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import httpx
 import pytest
@@ -365,7 +368,8 @@ def test_an_ordering_key_function_that_raises_takes_no_event() -> None:
         (None, "give the URL of a gateway, such as http://127.0.0.1:8080, not None"),
         (5, "not 5"),
         (b"http://x", "not b'http://x'"),
-        ({}, "not {}"),
+        ({}, "not a dict of options"),
+        ({"bootstrap.servers": "b", "sasl.password": "SECRET"}, "addresses of the brokers"),
         ([None], "not None"),
         ("http://x/v1/topics", "leave out /v1/topics: the client adds it"),
         ("http://x/v1/topics/", "leave out /v1/topics: the client adds it"),
@@ -551,6 +555,93 @@ def test_a_habit_of_another_library_is_refused_with_the_fix(
         pytest.raises((TypeError, AttributeError), match=fix),
     ):
         call(producer)
+
+
+@pytest.mark.parametrize(
+    ("name", "of_client", "of_producer"),
+    [
+        ("connect", "not needed: the client connects", "not needed: the client connects"),
+        ("start", "not needed", "not needed"),
+        ("disconnect", r"use close\(\)", r"use close\(\)"),
+        ("stop", r"use close\(\)", r"use close\(\)"),
+        ("produce", r"use send\(topic, value, key", r"use send\(topic, value, key"),
+        ("poll", r"use BufferedProducer\(client\)", "not needed: callbacks"),
+        ("send_and_wait", "it waits for the outcome", "wait for its future"),
+        ("begin_transaction", "there are no transactions", "there are no transactions"),
+    ],
+)
+async def test_a_method_of_another_library_names_the_right_one(
+    name: str, of_client: str, of_producer: str
+) -> None:
+    gateway = FakeGateway()
+    with (
+        Client(URL, transport=gateway.transport) as client,
+        BufferedProducer(client) as producer,
+    ):
+        async with (
+            AsyncClient(URL, transport=gateway.transport) as aio,
+            AsyncBufferedProducer(aio) as async_producer,
+        ):
+            for owner, fix in (
+                (client, of_client), (aio, of_client),
+                (producer, of_producer), (async_producer, of_producer),
+            ):  # fmt: skip
+                text = rf"{type(owner).__name__} has no {name}\(\): .*{fix}"
+                with pytest.raises(AttributeError, match=text):
+                    getattr(owner, name)
+                assert not hasattr(owner, name)
+    with pytest.raises(AttributeError, match=r"Client has no flush\(\): .*BufferedProducer"):
+        client.flush()  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"has no send_batch\(\): use send\(\) for each"):
+        producer.send_batch()  # type: ignore[attr-defined]
+
+
+def test_a_client_with_the_argument_of_another_library_names_the_url() -> None:
+    for name in ("bootstrap_servers", "brokers"):
+        options: dict[str, Any] = {name: "127.0.0.1:9092"}
+        with pytest.raises(TypeError, match="The first argument is the URL of the gateway"):
+            Client(**options)
+
+
+@pytest.mark.parametrize(
+    ("value", "fix"),
+    [
+        ({1, 2}, "use a list, such as sorted(value)"),
+        ({"a": frozenset("a")}, "use a list, such as sorted(value)"),
+        ((number for number in [1]), "use list(value)"),
+        ({"a": {"b": 1}.values()}, "use list(value)"),
+        ({"at": datetime.now(UTC)}, "use value.isoformat(), or Client(dumps="),
+        ({"price": Decimal("1.5")}, "use str(value), or Client(dumps="),
+        ({"id": UUID(int=1)}, "use str(value), or Client(dumps="),
+        ({"a": b"x"}, "use base64 text"),
+        (object(), "such as dataclasses.asdict(value); or give the client a function"),
+    ],
+)
+def test_a_value_that_is_not_json_has_advice_for_its_type(value: object, fix: str) -> None:
+    with Client(URL) as client, pytest.raises(InvalidEventError) as refused:
+        client.send(TOPIC, value)
+    assert "is not JSON serializable); " in str(refused.value)
+    assert fix in str(refused.value)
+
+
+@pytest.mark.parametrize("errno", [socket.EAI_NONAME, socket.EAI_AGAIN])
+def test_the_url_of_the_gateway_in_memory_needs_its_transport(errno: int) -> None:
+    def resolve(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("no name") from socket.gaierror(errno, "no name")
+
+    def send(url: str) -> str:
+        with Client(url, transport=httpx.MockTransport(resolve), retry=ONCE) as client:
+            outcome = client.send(TOPIC, 1)
+        assert isinstance(outcome, Rejected)
+        return outcome.detail
+
+    fix = "this is the URL of a FakeGateway: give the client transport=gateway.transport"
+    assert fix in send(FakeGateway.url)
+    other = send("http://gateway.example")
+    assert fix not in other
+    assert ("check the host name, and that this machine or container" in other) == (
+        errno == socket.EAI_NONAME
+    )
 
 
 def test_an_event_copies_and_compares_like_any_dataclass() -> None:

@@ -51,6 +51,12 @@ const TRACE = ["traceparent", "tracestate"];
  * @param {string} topic
  */
 export function checkTopic(topic) {
+  if (typeof topic === "object" && topic !== null && "messages" in topic) {
+    throw new InvalidEventError(
+      "topic: it is an object of KafkaJS; use send(topic, value, { key }) for each message, or " +
+        "sendBatch(topic, messages.map(({ value, key }) => new HeadgateEvent(value, { key })))",
+    );
+  }
   if (typeof topic === "object" && topic !== null) {
     throw new InvalidEventError(
       "topic: it is an object; use send(topic, value), or sendBatch(topic, events)",

@@ -18,13 +18,31 @@ export function jsonBytes(value, stringify) {
   try {
     text = stringify(value);
   } catch (error) {
-    throw new InvalidEventError(`value: it cannot be encoded as JSON (${error})`, { cause: error });
+    const [why] = String(error).split("\n");
+    const fix = fixOf(String(error));
+    throw new InvalidEventError(`value: it cannot be encoded as JSON (${why})${fix}`, { cause: error });
   }
   if (typeof text !== "string") {
     throw new InvalidEventError(`value: ${typeof value} is not JSON; use bytes or TOMBSTONE`);
   }
   if (stringify === JSON.stringify && text.includes("{}")) refuseEmptied(value);
   return encodeUtf8(text);
+}
+
+/**
+ * Return the fix for an error of `JSON.stringify`, in the words of any engine.
+ *
+ * @param {string} error
+ */
+function fixOf(error) {
+  if (/BigInt/i.test(error)) {
+    return (
+      "; use String(number), new RawJson(text), or new Client(url, { stringify: (value) => " +
+      "JSON.stringify(value, (name, member) => typeof member === 'bigint' ? String(member) : member) })"
+    );
+  }
+  const isEndless = /circular|cyclic|call stack|recursion/i.test(error);
+  return isEndless ? "; a value must not contain itself, nor be nested too deep" : "";
 }
 
 /**

@@ -4,6 +4,7 @@ import { encodeUtf8, isBytes, toBase64 } from "../core/bytes.js";
 import { checkNames, checkNumber, checkType, didYouMean } from "../core/names.js";
 import { InvalidOptionError } from "../errors.js";
 import { keyBytes, laneOf } from "../core/keys.js";
+import { FAKE_URL } from "../wire.js";
 import { REASONS } from "./reasons.js";
 import { RefusedError, isSame, readRequest, recordsOf } from "./requests.js";
 
@@ -115,7 +116,7 @@ export class Succeed {
 /** Takes events as a gateway does, and keeps them. */
 export class FakeGateway {
   /** @readonly */
-  url = "http://headgate.test";
+  url = FAKE_URL;
   /** @type {FakeRequest[]} All requests, in their order. */
   requests = [];
   #keyOf;

@@ -13,12 +13,14 @@ from headgate_client.core.answer import Answer, Refused
 from headgate_client.core.delivery import Delivery, Post
 from headgate_client.core.encode import as_event
 from headgate_client.errors import ClosedError
+from headgate_client.habits import CLIENT_HABITS, name_habits
 from headgate_client.hooks import report_outcomes
 from headgate_client.outcomes import Outcome
 from headgate_client.settings import check_type, explain_arguments
 from headgate_client.wire import IDLE_S, ClientOptions, Url, Wire, all_ended
 
 
+@name_habits(CLIENT_HABITS)
 class AsyncClient:
     """Sends events and returns the outcome of each.
 

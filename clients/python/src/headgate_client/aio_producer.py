@@ -21,6 +21,7 @@ from headgate_client.core.encode import Part, as_event
 from headgate_client.core.lanes import Entry
 from headgate_client.core.outbox import Load, Outbox
 from headgate_client.errors import BufferFullError, ClosedError
+from headgate_client.habits import PRODUCER_HABITS, name_habits
 from headgate_client.hooks import log, report_outcomes
 from headgate_client.outcomes import Outcome
 from headgate_client.settings import check_wait, explain_arguments
@@ -28,6 +29,7 @@ from headgate_client.settings import check_wait, explain_arguments
 _LOOP_ENDED = "the event loop ended without close() of the producer"
 
 
+@name_habits(PRODUCER_HABITS)
 class AsyncBufferedProducer:
     """Takes events at once and sends them in batches, in the order of each key.
 

@@ -66,6 +66,9 @@ _NO_MISTAKES = (OSError, httpx.StreamError)  # some are a ValueError or RuntimeE
 _NOT_LISTENING = "check that the gateway runs, and that this is its data port"
 _LONGEST_TIMEOUT_S = 3600.0
 _TLS_FIX = "ssl.create_default_context(...)"
+FAKE_URL = "http://headgate.test"  # of the gateway in memory
+_FAKE_FIX = "this is the URL of a FakeGateway: give the client transport=gateway.transport"
+_HOST_FIX = "check the host name, and that this machine or container resolves it"
 _UNKNOWN_HOST = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 
 
@@ -277,6 +280,9 @@ class Wire:
     def failure(self, post: Post, request: Request, error: Exception, began_s: float) -> Answer:
         """Turn an exception of httpx into an answer."""
         answer = self._with_url(request, classify(error, request.hide))
+        is_unresolved = any(isinstance(cause, socket.gaierror) for cause in _causes(error))
+        if is_unresolved and self._urls[request.address] == FAKE_URL and isinstance(answer, Lost):
+            answer = replace(answer, detail=f"{answer.detail}; {_FAKE_FIX}")
         answer = self._after(request, answer)
         self._report(post, answer, began_s, None, None)
         return answer
@@ -373,8 +379,8 @@ def classify(error: Exception, hide: Hide = str) -> Answer:
             isinstance(cause, socket.gaierror) and cause.errno in _UNKNOWN_HOST
             for cause in _causes(error)
         )
-        if isinstance(error, httpx.ConnectError) and not is_unknown:
-            detail += f"; {_NOT_LISTENING}"
+        if isinstance(error, httpx.ConnectError):
+            detail += f"; {_HOST_FIX if is_unknown else _NOT_LISTENING}"
         return Lost(detail, False, "unreachable", is_unknown_host=is_unknown)
     if isinstance(error, (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError)):
         return Refused("not_sent", detail, retryable=False, status=None)
@@ -415,7 +421,12 @@ def _urls(url: Url | Iterable[Url]) -> list[str]:
     text = _url_text(url)
     if text is not None:
         return [_checked_url(text)]
-    if not isinstance(url, Iterable) or isinstance(url, (bytes, Mapping)) or not (urls := [*url]):
+    if isinstance(url, Mapping):
+        raise InvalidOptionError(
+            f"{_URL_FIX}, not a dict of options: the gateway has the addresses of the brokers, and "
+            "options are arguments, such as producer=..."
+        )
+    if not isinstance(url, Iterable) or isinstance(url, bytes) or not (urls := [*url]):
         raise InvalidOptionError(f"{_URL_FIX}, not {url!r}")
     texts = [(given, _url_text(given)) for given in urls]
     for given, text in texts:

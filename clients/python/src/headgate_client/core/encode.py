@@ -31,6 +31,27 @@ _ATTRIBUTE = re.compile(r"[a-z0-9]{1,64}")
 _ID_BYTES = 256
 _LATEST_MS = 999_999_999_999_999
 _GZIP_LEVEL = 6
+_NO_JSON = re.compile(r"(?:Object of type|Type is not JSON serializable:) (\w+)")
+# Fixes for values that JSON does not have, by the name of their type.
+_JSON_FIXES = {
+    **dict.fromkeys(("set", "frozenset"), "use a list, such as sorted(value)"),
+    **dict.fromkeys(
+        ("generator", "map", "filter", "zip", "range", "dict_values", "dict_keys", "dict_items"),
+        "use list(value)",
+    ),
+    **dict.fromkeys(
+        ("datetime", "date", "time"),
+        "use value.isoformat(), or Client(dumps=lambda value: json.dumps(value, default=str))",
+    ),
+    **dict.fromkeys(
+        ("Decimal", "UUID"),
+        "use str(value), or Client(dumps=lambda value: json.dumps(value, default=str))",
+    ),
+    **dict.fromkeys(
+        ("bytes", "bytearray", "memoryview"),
+        "bytes can be the whole value, but no part of one: use base64 text",
+    ),
+}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _HEADER_BYTES = 4096  # of a request with one event; longer ones go into an envelope
@@ -262,9 +283,11 @@ def _json_fix(error: Exception) -> str:
         return "JSON has neither NaN nor infinity: use a str, or leave the member out"
     if text.startswith("keys must be"):
         return "use a str for each key"
-    return (
-        "use bytes, or for dates and the like "
-        "Client(dumps=lambda value: json.dumps(value, default=str))"
+    named = _NO_JSON.search(text)
+    return _JSON_FIXES.get(
+        named[1] if named else "",
+        "convert it to a dict, list, str or number, such as dataclasses.asdict(value); "
+        "or give the client a function that does, Client(dumps=...)",
     )
 
 

@@ -14,6 +14,7 @@ from headgate_client.core.ids import uuid7
 from headgate_client.errors import InvalidOptionError
 from headgate_client.settings import check_bool, check_count, check_function, did_you_mean
 from headgate_client.testing.requests import Record, RefusedError, content_of, records_of
+from headgate_client.wire import FAKE_URL
 
 # Each reason of docs/reference/reasons.md that a sender may get: its status, and whether the same
 # event may succeed later.
@@ -157,7 +158,7 @@ class FakeGateway:
             the figures of a gateway. None has no limit.
     """
 
-    url = "http://headgate.test"
+    url = FAKE_URL
 
     def __init__(
         self,
