@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterator
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
@@ -9,6 +10,7 @@ from headgate.commands.api_client import add_gateway, ask
 from headgate.commands.command_line import OK, USAGE, CommandError, add_command
 from headgate.commands.output import add_formats, is_table, show_facts, show_json, show_table
 from headgate.commands.terminal import Cell, Column, Ink
+from headgate.model.text import closest, one_line
 from headgate.top.readings import GROUP_COLUMNS, cluster_notes, group_cells
 
 if TYPE_CHECKING:
@@ -33,6 +35,9 @@ _PAUSE_HELP = f"""  headgate pause billing --reason deploy
 The role is `operate`. Members need `headgate.consumer`. A group reads again once every reason is
 removed: resume with the same reason, topic and partition.
 
+`pause` asks the monitor whether the group exists, and refuses an unknown name. --force pauses a
+group before its first member appears. Without an answer of the monitor every name is taken.
+
 {_EXIT_CODES}"""
 _LOG_HELP = f"""  headgate log                           the newest entries of the installation log
   headgate log --kind reloaded,changed --limit 20
@@ -41,6 +46,8 @@ _LOG_HELP = f"""  headgate log                           the newest entries of t
 {_CLIENT} The role is `view`.
 
 {_EXIT_CODES}"""
+# Answers without a page of groups: not allowed, no such group, no monitor.
+_UNCHECKED = (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE)
 _PAGE = 1000  # rows of a request
 _LOG_COLUMNS = (Column("at"), Column("level"), Column("kind"), Column("subject"), Column("text"))
 _LEVEL_INKS = {"error": Ink.BAD, "warning": Ink.WARNING}
@@ -63,9 +70,9 @@ def register_groups(subparsers: "Subparsers") -> None:
 
 def register_pause(subparsers: "Subparsers") -> None:
     """Add `pause` to the commands."""
-    _add_pause(
-        add_command(subparsers, "pause", "pause a consumer group, for a reason", _PAUSE_HELP)
-    )
+    parser = add_command(subparsers, "pause", "pause a consumer group, for a reason", _PAUSE_HELP)
+    parser.add_argument("--force", action="store_true", help="pause an unknown group as well")
+    _add_pause(parser)
 
 
 def register_resume(subparsers: "Subparsers") -> None:
@@ -146,7 +153,26 @@ def _partitions(page: dict[str, Any]) -> Iterator[list[str | Cell]]:
 
 def run_pause(args: argparse.Namespace) -> int:
     """Pause, print the reasons; return the exit code. Raises CommandError."""
+    if not args.force:
+        _require_group(args)
     return _change(args, "PUT")
+
+
+def _require_group(args: argparse.Namespace) -> None:
+    """Raise CommandError if the monitor answers that there is no such group.
+
+    A pause must work without a monitor, and for callers that may not read groups.
+    """
+    path = f"/v1/groups/{quote(args.group, safe='')}"
+    if ask(args, "GET", path, also=_UNCHECKED).get("status") != HTTPStatus.NOT_FOUND:
+        return
+    page = ask(args, "GET", f"/v1/groups?limit={_PAGE}", also=_UNCHECKED)
+    hint = closest(args.group, (group["group"] for group in page.get("groups", ())))
+    raise CommandError(
+        f'no consumer group "{one_line(args.group)}" is known to the monitor. '
+        f"{hint or 'See `headgate groups`.'} To pause it before its first member appears, add "
+        "--force"
+    )
 
 
 def run_resume(args: argparse.Namespace) -> int:

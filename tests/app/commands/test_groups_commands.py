@@ -11,6 +11,7 @@ import pytest
 
 from headgate.cli import main
 from headgate.model.installation import Kind, NewEntry
+from headgate.model.outcome import Failure, Reason
 from headgate.supervisor.installation_log import InstallationLog
 from support.gateway.admin_world import KeptInMemory, admin_of
 from support.terminal import management
@@ -54,6 +55,7 @@ def test_groups_are_shown_the_worst_first(
 def test_a_group_is_paused_and_resumed(
     port: Management, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    port.instance.groups = [group("billing")]
     reason = ("billing", "--reason", "deploy")
     page = json.loads(said(capsys, "pause", *reason))
     assert [(row["scope"], row["reason"]) for row in page["intents"]] == [("all", "deploy")]
@@ -67,6 +69,26 @@ def test_a_group_is_paused_and_resumed(
     assert json.loads(said(capsys, "resume", *reason, *part))["intents"] == []
     assert "is not paused" in said(capsys, "resume", *reason, code=1)
     assert "--topic" in said(capsys, "pause", *reason, "--partition", "3", code=2)
+
+
+def test_an_unknown_group_is_paused_only_by_force(
+    port: Management, capsys: pytest.CaptureFixture[str]
+) -> None:
+    port.instance.groups = [group("billing")]
+    reason = ("biling", "--reason", "deploy")
+    shown = said(capsys, "pause", *reason, code=1)
+    assert 'no consumer group "biling" is known to the monitor. Did you mean "billing"?' in shown
+    assert "--force" in shown
+    assert "is not paused" in said(capsys, "resume", *reason, code=1)
+    assert len(json.loads(said(capsys, "pause", *reason, "--force"))["intents"]) == 1
+
+
+def test_without_a_monitor_every_group_is_paused(
+    port: Management, capsys: pytest.CaptureFixture[str]
+) -> None:
+    port.instance.failure = Failure(Reason.MONITOR_UNAVAILABLE, "no monitor answers")
+    page = json.loads(said(capsys, "pause", "anything", "--reason", "deploy"))
+    assert len(page["intents"]) == 1
 
 
 def test_the_log_is_shown_by_kind(

@@ -28,6 +28,10 @@ class MonitoredInstance(FakeInstance):
     groups: list[dict[str, Any]]
 
     async def monitored(self, path: str, authorization: str | None) -> Monitored | Failure:
+        name = path.removeprefix("/v1/groups").partition("?")[0].strip("/")
+        if name and name not in [each["group"] for each in self.groups]:
+            problem = {"status": 404, "reason": "not_found", "detail": "no such group"}
+            return self.failure or Monitored(404, "application/problem+json", orjson.dumps(problem))
         page = {
             "groups": self.groups, "next": None, "regressions": [], "clusters": [],
             "cannot_be_seen": CANNOT_BE_SEEN,
