@@ -45,6 +45,10 @@ _BY_KIND: Final[Sequence[tuple[type[Exception], str]]] = (
     (EOFError, _CLOSED),  # `asyncio.IncompleteReadError` is one
 )
 _NO_TLS_REASONS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNEXPECTED_MESSAGE")
+_KAFKA_NAMES: Final[Mapping[str, str]] = {
+    "ILLEGAL_SASL_STATE": "security_protocol has SASL, but the listener takes no SASL login "
+    "(ILLEGAL_SASL_STATE)",
+}
 _NUMBER: Final = re.compile(r"\[Errno (\d+)\]")  # in asyncio's list of several failed addresses
 
 
@@ -288,7 +292,7 @@ def _plain(error: BaseException) -> str:
     if not text.strip():
         text = getattr(error, "message", "")  # Kafka's name of a broker's error
     text = text.strip().split("\n")[0] if isinstance(text, str) else ""
-    return text or _named(error)
+    return _KAFKA_NAMES.get(text, text) or _named(error)
 
 
 def _named(error: BaseException) -> str:

@@ -5,7 +5,7 @@ are in topic_checks.py.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from ipaddress import ip_address
 from itertools import chain
@@ -25,6 +25,7 @@ from headgate.config.settings import (
 )
 from headgate.config.topic_checks import (
     blob_contradictions,
+    not_a_cluster,
     producer_contradictions,
     spool_contradictions,
     topic_contradictions,
@@ -80,6 +81,11 @@ def contradictions(settings: Settings, origins: Mapping[str, str]) -> list[Probl
         *_tracing(settings.tracing),
         *_group_owners(settings.monitor),
     ]
+    return with_origins(problems, origins)
+
+
+def with_origins(problems: Iterable[Problem], origins: Mapping[str, str]) -> list[Problem]:
+    """Return the problems with the origins of their options."""
     written = {option: origin for option, origin in origins.items() if origin != DEFAULT}
     return [problem._replace(origin=written.get(problem.option, "")) for problem in problems]
 
@@ -206,8 +212,7 @@ def _token_source(cluster: ClusterSettings) -> Iterator[Problem]:
     if url is not None and not is_trusted_url(url):
         expected = "https://..., or http:// on this machine: the secret goes there"
         yield Problem("sasl_oauth_token_url", shown(url), expected)
-    if ca_file is not None and not Path(ca_file).is_file():
-        yield Problem("sasl_oauth_ca_file", f"{shown(ca_file)} is not a file", "a PEM file's path")
+    yield from missing_files({"sasl_oauth_ca_file": ca_file})
 
 
 def _tls(cluster: ClusterSettings) -> Iterator[Problem]:
@@ -232,14 +237,12 @@ def _tiers(name: str, settings: Settings) -> Iterator[Problem]:
     if cluster.backfill is None:
         return
     option = dotted(("clusters", name, "backfill"))
-    tiers = [each for each in settings.clusters if settings.clusters[each].tier == "backfill"]
+    backfill = settings.clusters.get(cluster.backfill)
     if cluster.tier == "backfill":
         text = f"{shown(cluster.backfill)} on a cluster of tier backfill"
         yield Problem(option, text, "nothing: only an ingest cluster has a backfill cluster")
-    elif cluster.backfill not in tiers:
-        allowed = " or ".join(map(shown, tiers)) or "no value: there is no cluster of tier backfill"
-        fix = f'Add [clusters.{cluster.backfill}] with tier = "backfill".'
-        yield Problem(option, f"{shown(cluster.backfill)} is not one", allowed, fix)
+    elif backfill is None or backfill.tier != "backfill":
+        yield not_a_cluster(option, cluster.backfill, "backfill", settings)
 
 
 def _deadlines(name: str, settings: Settings) -> Iterator[Problem]:

@@ -11,9 +11,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headgate.config.checks import contradictions
+from headgate.config.checks import contradictions, with_origins
 from headgate.config.problems import DEFAULT, ConfigError, Origins, Problem, shown
 from headgate.config.settings import NAMED, SECTIONS, Settings, dotted
+from headgate.config.topic_checks import producer_contradictions
 from headgate.config.values import (
     BadValueError,
     Given,
@@ -87,6 +88,8 @@ def load_with_origins(
         topics = tuple(_with_schema(each, accepted, draft.problems) for each in settings.topics)
         settings = dataclasses.replace(settings, topics=topics)
         draft.problems.extend(contradictions(settings, draft.origins))
+    else:  # these do not depend on other options
+        draft.problems.extend(with_origins(producer_contradictions(settings), draft.origins))
     if draft.problems:
         raise ConfigError(str(file), draft.problems)
     return Loaded(settings, draft.origins)

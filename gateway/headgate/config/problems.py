@@ -83,4 +83,5 @@ def missing_files(paths: Mapping[str, str | None]) -> Iterator[Problem]:
     """Yield a problem for each option whose file does not exist."""
     for option, path in paths.items():
         if path is not None and not Path(path).is_file():
-            yield Problem(option, f"{shown(path)} is not a file", "the path of a PEM file")
+            why = "is no file, but a folder" if Path(path).is_dir() else "does not exist"
+            yield Problem(option, f"{shown(path)} {why}", "the path of a PEM file")

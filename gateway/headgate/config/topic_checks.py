@@ -14,6 +14,7 @@ from headgate.config.settings import ProducerSettings, Settings, dotted
 from headgate.model.keys import BadPointer, parse_pointer
 from headgate.model.oversize import root_problem
 from headgate.model.policy import INTERNAL_PREFIXES, TopicPolicy
+from headgate.model.text import closest
 from headgate.model.topics import ties
 
 # Kafka's own rule for topic names (org.apache.kafka.common.internals.Topic), and our wildcards
@@ -82,7 +83,7 @@ def topic_contradictions(settings: Settings) -> Iterator[Problem]:
     for policy in settings.topics:
         checks = (
             _pattern(policy),
-            _cluster(policy, ingest),
+            _cluster(policy, ingest, settings),
             _key(policy),
             _ignore(policy),
             _policy(policy),
@@ -157,11 +158,26 @@ def _pattern(policy: TopicPolicy) -> Iterator[Problem]:
         yield Problem("", f"{shown(policy.pattern)} is an internal name", expected)
 
 
-def _cluster(policy: TopicPolicy, ingest: list[str]) -> Iterator[Problem]:
+def _cluster(policy: TopicPolicy, ingest: list[str], settings: Settings) -> Iterator[Problem]:
     if policy.cluster in ingest or not ingest:
         return
-    text = f"{shown(policy.cluster)} is not one" if policy.cluster else "missing"
-    yield Problem("cluster", text, f"a cluster of tier ingest: {' or '.join(map(shown, ingest))}")
+    if policy.cluster:
+        yield not_a_cluster("cluster", policy.cluster, "ingest", settings)
+    else:
+        expected = f"a cluster of tier ingest: {' or '.join(map(shown, ingest))}"
+        yield Problem("cluster", "missing", expected)
+
+
+def not_a_cluster(option: str, name: str, tier: str, settings: Settings) -> Problem:
+    """Return the problem of an option that names no cluster of its tier, with those that exist."""
+    names = [each for each, cluster in settings.clusters.items() if cluster.tier == tier]
+    listed = f": {' or '.join(map(shown, names))}" if names else ", but there is none"
+    expected = f"a cluster of tier {tier}{listed}"
+    if name in settings.clusters:
+        other = settings.clusters[name].tier
+        return Problem(option, f"{shown(name)} is a cluster of tier {other}", expected)
+    fix = closest(name, names) or f'Add [clusters.{name}] with tier = "{tier}".'
+    return Problem(option, f"there is no cluster {shown(name)}", expected, fix)
 
 
 def _key(policy: TopicPolicy) -> Iterator[Problem]:

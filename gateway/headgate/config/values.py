@@ -52,13 +52,30 @@ def from_toml(file: Path, text: str, problems: list[Problem]) -> dict[Paths, Giv
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(str(file), [Problem(file.name, str(error), "TOML 1.0")]) from None
+        raise ConfigError(str(file), [_toml_problem(file, text, str(error))]) from None
     lines = line_numbers(text)
     given = {}
     for path, value in _walk(tree, problems):
         line = lines.get(path) or lines.get(path[:-1]) or lines.get(path[:1])
         given[path] = Given(value, f"{file.name}:{line}" if line else file.name)
     return given
+
+
+_TWICE = re.compile(r"Cannot .*line (\d+), column")
+
+
+def _toml_problem(file: Path, text: str, why: str) -> Problem:
+    """Return what is wrong with the text; `why` is the message of tomllib."""
+    twice = _TWICE.match(why)  # "Cannot declare ('a',) twice", "Cannot overwrite a value"
+    if twice is None:
+        return Problem(file.name, why, "TOML 1.0")
+    number, lines = int(twice[1]), text.split("\n")
+    line = lines[number - 1].strip()
+    first = [at for at, each in enumerate(lines[: number - 1], 1) if each.strip() == line]
+    before = f" in line {first[0]}" if first else " before"
+    name = line if line.startswith("[") else line.partition("=")[0].strip()  # without a secret
+    expected, fix = "each section and option once", "Merge the two."
+    return Problem(name, f"it is already{before}", expected, fix, f"{file.name}:{number}")
 
 
 def from_environment(

@@ -29,7 +29,18 @@ def settings(folder: Path, text: str) -> Settings:
         ('[clusters.main]\nbootstrap_servers = "a:99999"\n', "clusters.main.boot", "host:port"),
         ("[clusters.main]\nbootstrap_servers = []\n", "clusters.main.boot", "no server"),
         (CLUSTER + 'backfill = "old"\n', "clusters.main.backfill", "[clusters.old]"),
-        (CLUSTER + 'backfill = "main"\n', "clusters.main.backfill", "no cluster of tier"),
+        (
+            CLUSTER + 'backfill = "oldd"\n' + BACKFILL,
+            "clusters.main.backfill",
+            'there is no cluster "oldd"; expected a cluster of tier backfill: "old". Did you mean',
+        ),
+        (
+            CLUSTER + 'backfill = "x"\n' + BACKFILL,
+            "clusters.main.backfill",
+            'Add [clusters.x] with tier = "backfill".',
+        ),
+        (CLUSTER + "[topics.a]\ncluster = 'mian'\n", "topics.a.cluster", 'Did you mean "main"?'),
+        (CLUSTER + 'backfill = "main"\n', "clusters.main.backfill", "but there is none"),
         (CLUSTER + BACKFILL + 'backfill = "old"\n', "clusters.old.backfill", "only an ingest"),
         (CLUSTER + "delivery_timeout_ms = 5000\n", "clusters.main.delivery", "at least 30000"),
         (
@@ -58,7 +69,7 @@ def settings(folder: Path, text: str) -> Settings:
         (
             CLUSTER + OAUTH + 'sasl_oauth_ca_file = "/nowhere"\n',
             "clusters.main.sasl_oauth_ca_file",
-            "is not a file",
+            "does not exist",
         ),
         (
             CLUSTER + OAUTH.replace("OAUTHBEARER", "PLAIN") + 'sasl_oauth_client_id = "c"\n',
@@ -74,11 +85,11 @@ def settings(folder: Path, text: str) -> Settings:
         (
             CLUSTER + 'security_protocol = "SSL"\nssl_cafile = "/nowhere"\n',
             "clusters.main.ssl_cafile",
-            "is not a file",
+            "does not exist",
         ),
         (CLUSTER + 'ssl_certfile = "/x"\n', "clusters.main.ssl_keyfile", "together"),
         (CLUSTER + '[http]\ntls_cert_file = "/nowhere"\n', "http.tls_key_file", "together"),
-        (CLUSTER + '[http]\ntls_cert_file = "/nowhere"\n', "http.tls_cert_file", "is not a file"),
+        (CLUSTER + '[http]\ntls_cert_file = "/nowhere"\n', "http.tls_cert_file", "does not exist"),
         (CLUSTER + '[http]\nhost = ""\n', "http.host", "an address"),
         (CLUSTER + '[http]\nhosts = ["http://a.example"]\n', "http.hosts", "without scheme"),
         (CLUSTER + '[http]\nhosts = ["a.example:80"]\n', "http.hosts", "without scheme"),
@@ -88,7 +99,7 @@ def settings(folder: Path, text: str) -> Settings:
             "console.prometheus_url",
             "http://",
         ),
-        (CLUSTER + '[redis]\nssl_cafile = "/nowhere"\n', "redis.ssl_cafile", "is not a file"),
+        (CLUSTER + '[redis]\nssl_cafile = "/nowhere"\n', "redis.ssl_cafile", "does not exist"),
         (CLUSTER + '[redis]\nssl_cafile = "/nowhere"\n', "redis.ssl_cafile", "rediss://"),
         (CLUSTER + "[topics.a]\nsuppress = 'raw'\n", "topics.a.suppress", "redis.url"),
         (CLUSTER + REDIS + 'url = "redis://a"\nurls = ["redis://b"]\n', "redis.urls", "redis.url"),

@@ -60,10 +60,10 @@ def test_ways_by_the_environment(tmp_path: Path) -> None:
         (JWT.replace("https://id.example/k", "ftp://id.example/k"), "auth.jwt_jwks_url", "https"),
         (JWT.replace("https://id.example/k", "file://host/k"), "auth.jwt_jwks_url", "file:///"),
         (JWT.replace("https://id.example/k", "https:///k"), "auth.jwt_jwks_url", "https"),
-        (JWT + 'jwt_jwks_ca_file = "/nowhere"\n', "auth.jwt_jwks_ca_file", "is not a file"),
+        (JWT + 'jwt_jwks_ca_file = "/nowhere"\n', "auth.jwt_jwks_ca_file", "does not exist"),
         (JWT + "jwt_keys_max_age_ms = 1000\n", "auth.jwt_keys_max_age_ms", "at least 300000"),
         ('[http]\ntls_client_ca_file = "{ca}"\n', "http.tls_client_ca_file", "tls_cert_file"),
-        ('[http]\ntls_client_ca_file = "/nowhere"\n', "http.tls_client_ca_file", "is not a file"),
+        ('[http]\ntls_client_ca_file = "/nowhere"\n', "http.tls_client_ca_file", "does not exist"),
         ('[http]\ntls_min_version = "1.1"\n', "http.tls_min_version", '"1.2" or "1.3"'),
         (
             '[producers.a]\ncertificate_names = ["x"]\n[producers.b]\ncertificate_names = ["x"]\n',

@@ -195,6 +195,31 @@ def test_what_is_not_toml_is_refused_with_its_line(tmp_path: Path) -> None:
     assert "line 1" in problem
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[http]\nport = 1\n\n[http]\n", "[http] (headgate.toml:4): it is already in line 1;"),
+        ("[http]\nport = 1\nport = 2\n", "port (headgate.toml:3): it is already before;"),
+        ('[clusters.main]\nsasl_password = "pw1"\nsasl_password = "pw2"\n', "sasl_password (head"),
+    ],
+)
+def test_a_name_that_is_written_twice(tmp_path: Path, text: str, expected: str) -> None:
+    (problem,) = problems(tmp_path, text)
+    assert problem.startswith(expected)
+    assert problem.endswith("expected each section and option once. Merge the two.")
+    assert "pw" not in problem
+
+
+def test_bad_hashes_are_reported_with_all_other_problems(tmp_path: Path) -> None:
+    text = MINIMAL + '[http]\nprot = 1\n[producers.a]\ntoken_sha256 = ["hg_x", "abc"]\n'
+    found = problems(tmp_path, text)
+    assert [each.partition(" ")[0] for each in found] == [
+        "http.prot",
+        *["producers.a.token_sha256"] * 2,
+    ]
+    assert all("(headgate.toml:7)" in each for each in found[1:])
+
+
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         load(tmp_path / "none.toml", {})
