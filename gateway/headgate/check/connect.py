@@ -196,7 +196,7 @@ async def _check_redis(redis: RedisSettings) -> list[Finding]:
     names = ["redis"] if len(servers) == 1 else [f"redis {name}" for name in servers]
     answers = await asyncio.gather(
         *(
-            _check_server(name, url, timeout_s)
+            _check_server(name, url, timeout_s, redis.ssl_cafile)
             for name, url in zip(names, servers.values(), strict=True)
         )
     )
@@ -211,7 +211,7 @@ class _Server(NamedTuple):
     findings: list[Finding]
 
 
-async def _check_server(name: str, url: str, timeout_s: float) -> _Server:
+async def _check_server(name: str, url: str, timeout_s: float, ca_file: str | None) -> _Server:
     try:
         address = await resolved(url)
     except (RedisError, OSError) as failure:
@@ -230,13 +230,8 @@ async def _check_server(name: str, url: str, timeout_s: float) -> _Server:
         info = await client.info()
         findings = list(judge_redis(info, await _redis_config(client), name))
     except (RedisError, OSError, TimeoutError) as failure:
-        cure = (
-            "Correct the user and the password in its URL"
-            if _is_refused_login(failure)
-            else "Check its URL and redis.ssl_cafile"
-        )
         fix = (
-            f"{cure}; until it answers nothing is suppressed, and "
+            f"{_redis_fix(failure, ca_file)}; until it answers nothing is suppressed, and "
             'topics with redis_loss = "refuse" refuse their events.'
         )
         text = f"no answer from {_hosts(address)}: {connection_error(failure)}"
@@ -247,13 +242,28 @@ async def _check_server(name: str, url: str, timeout_s: float) -> _Server:
     return _Server(info.get("run_id"), [answers, *findings])
 
 
+def _redis_fix(failure: BaseException, ca_file: str | None) -> str:
+    """Return the fix for a Redis that does not answer; `ca_file` is redis.ssl_cafile."""
+    if _is_refused_login(failure):
+        return "Correct the user and the password in its URL"
+    if is_untrusted(failure):
+        given = f"is {ca_file}" if ca_file else "is not set"
+        return f"Set redis.ssl_cafile, which {given}, to the authority that issued its certificate"
+    if is_closed_early(failure) or "closed" in str(failure):  # redis-py's own words
+        return (
+            "Correct the port in its URL if another program listens there, such as Kafka. Use "
+            "rediss:// if Redis expects TLS"
+        )
+    return "Check its URL"
+
+
 def _hosts(url: str) -> str:
     """Return the hosts and ports of a URL, without user and password; of a unix socket its path."""
     parts = urlsplit(url)
     return parts.netloc.rpartition("@")[2] or parts.path
 
 
-def _is_refused_login(error: RedisError | OSError) -> bool:
+def _is_refused_login(error: BaseException) -> bool:
     """Return whether Redis refused the user or the password."""
     is_login = isinstance(error, AuthenticationError) or str(error).startswith(_REFUSED_LOGINS)
     return is_login and not isinstance(error, NoPermissionError)

@@ -4,6 +4,8 @@ They need neither Kafka nor Redis (`connect.py` checks those).
 """
 
 import os
+import re
+import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -16,6 +18,8 @@ from headgate.errors_in_words import file_error, user
 from headgate.model.text import counted
 
 _FILE_URL = "file://"
+_SECRET_FILE = re.compile(r", file (.+)$")  # in the origin of a secret
+_OTHERS = stat.S_IROTH | stat.S_IWOTH
 _SPOOL_FILES = ("lock", "spool.db", "spool.db-wal", "spool.db-shm")
 
 
@@ -28,6 +32,7 @@ def judge_settings(settings: Settings, origins: Mapping[str, str]) -> Iterator[F
     """
     yield from judge_options(settings, origins)
     yield from judge_paths(settings)
+    yield from judge_modes(settings, origins)
 
 
 def judge_paths(settings: Settings) -> Iterator[Finding]:
@@ -60,6 +65,24 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     parts = urlsplit(settings.auth.jwt_jwks_url or "")
     if parts.scheme == "file":
         yield from _readable("auth.jwt_jwks_url", unquote(parts.path))
+
+
+def judge_modes(settings: Settings, origins: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield private keys and files of secrets that every user of the machine can read or change."""
+    files = {pair.key_option: pair.key for pair in key_pairs(settings)}
+    secrets = ((option, _SECRET_FILE.search(origin)) for option, origin in origins.items())
+    files |= {f"{option}_file": match[1] for option, match in secrets if match}
+    for option, path in files.items():
+        if path is None:
+            continue
+        try:
+            mode = Path(path).stat().st_mode
+        except OSError:
+            continue  # `judge_paths` reports it
+        if others := mode & _OTHERS:
+            may = "change" if others & stat.S_IWOTH else "read"
+            text = f"every user of this machine can {may} {path} (mode {stat.S_IMODE(mode):04o})"
+            yield warn(option, text, f"Close it: chmod o= {path}")
 
 
 def _tried(settings: Settings) -> int:

@@ -22,6 +22,7 @@ _NOT_EVERYWHERE = ("zstd", "lz4", "snappy")
 _NEEDS_A_PACKAGE = "KafkaJS, kafka-python and aiokafka need a package for that"
 _MAX_SHOWN = 20  # patterns in one finding
 _SHOWN_TOPICS = 10
+_TOPIC = "topic "  # before the name in subjects
 _KAFKA_CODECS = {"none": "uncompressed"}  # codecs with another name in Kafka
 _SUBJECT = "redis"
 _MORE_REPLICAS = (
@@ -63,6 +64,21 @@ def error(subject: str, text: str, fix: str) -> Finding:
     return Finding(Level.ERROR, subject, text, fix)
 
 
+def folded(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings, with one for all subjects that only differ in their name."""
+    subjects: dict[Finding, list[str]] = {}
+    for finding in findings:
+        subjects.setdefault(finding._replace(subject=""), []).append(finding.subject)
+    return [finding._replace(subject=_joined(names)) for finding, names in subjects.items()]
+
+
+def _joined(names: Sequence[str]) -> str:
+    if len(names) > 1 and all(name.startswith(_TOPIC) for name in names):
+        names = [f"topics {names[0].removeprefix(_TOPIC)}", *(n[len(_TOPIC) :] for n in names[1:])]
+    more = f" and {len(names) - _SHOWN_TOPICS} more" * (len(names) > _SHOWN_TOPICS)
+    return f"{', '.join(names[:_SHOWN_TOPICS])}{more}"
+
+
 def judge_options(settings: Settings, origins: Mapping[str, str]) -> Iterator[Finding]:
     """Yield warnings about the configuration itself, and its requirements on consumers.
 
@@ -85,17 +101,36 @@ def judge_options(settings: Settings, origins: Mapping[str, str]) -> Iterator[Fi
 
 def _http(settings: Settings) -> Iterator[Finding]:
     if settings.auth.is_open and not is_loopback(settings.http.host):
-        text = f"anybody who reaches {settings.http.host} may post: auth.mode is none"
+        text = (
+            f'no authentication: auth.mode is "none" and the gateway listens on '
+            f"{settings.http.host}, so every client that can connect may post events"
+        )
         fix = 'Set auth.mode = "token", or http.host = "127.0.0.1".'
         if not settings.http.hosts:
-            text += ", and web pages may have the browsers of such people do it"
-            fix += " Against the pages http.hosts is enough."
+            text += ". Web pages can also post through the browser of such a client"
+            fix += " To stop only the web pages, set http.hosts."
         yield warn("auth.mode", text, fix)
     by_token = not {"token", "jwt"}.isdisjoint(settings.auth.mode)
     sends_tokens = by_token and settings.http.tls_cert_file is None
     if sends_tokens and not is_loopback(settings.http.host):
         fix = "Set http.tls_cert_file and tls_key_file, or end TLS in front of the gateway."
         yield warn("http", "tokens travel in clear text: no TLS here", fix)
+    yield from _ports(settings)
+
+
+def _ports(settings: Settings) -> Iterator[Finding]:
+    """Yield ports that two programs of one machine cannot share; all listen on `http.host`."""
+    http, coalescer = settings.http, settings.coalescer
+    ports = {"http.port": http.port, "http.management_port": http.management_port}
+    ports["monitor.port"] = settings.monitor.port
+    if coalescer.port is not None:
+        ports["coalescer.port"] = coalescer.port
+    users: dict[int, str] = {}
+    for option, port in ports.items():
+        other = users.setdefault(port, option)
+        if other != option and option != "http.management_port":  # this one may equal http.port
+            text = f"{port} is also {other}: on one machine the second program cannot listen there"
+            yield warn(option, text, f"Set {option} to another port.")
 
 
 def _budget(settings: Settings) -> Iterator[Finding]:
@@ -134,6 +169,15 @@ def _compression(option: str, codec: str) -> Iterator[Finding]:
 def _redis(settings: Settings) -> Iterator[Finding]:
     suppressing = any(policy.suppress != "off" for policy in settings.topics)
     clusters = settings.clusters.values()
+    for url in settings.redis.listed:
+        address = urlsplit(url).netloc.rpartition("@")[2]
+        for name, cluster in settings.clusters.items():
+            if address in cluster.bootstrap_servers:
+                option = "redis.urls" if settings.redis.urls else "redis.url"
+                text = f"{address} is a Kafka broker, by {dotted(('clusters', name))}"
+                yield error(
+                    option, text, "Name the host and port of Redis; its usual port is 6379."
+                )
     needed = 2 * max(each.delivery_timeout_ms for each in clusters if each.tier == "ingest")
     if suppressing and settings.redis.quarantine_ms < needed:
         text = (
@@ -307,7 +351,7 @@ def judge_facts(state: TopicState | None, table: PolicyTable, cluster: str) -> I
 
 
 def _subject(state: TopicState) -> str:
-    return f"topic {state.name}"
+    return f"{_TOPIC}{state.name}"
 
 
 def _durability(state: TopicState) -> Iterator[Finding]:

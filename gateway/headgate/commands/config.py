@@ -176,12 +176,14 @@ def _finding(problem: Problem) -> "Finding":
 
 
 def _report_check(args: argparse.Namespace, findings: "Sequence[Finding]") -> None:
+    from headgate.check.rules import folded
+
     if args.json:
         failed = any(finding.level == "error" for finding in findings)
         shown = [finding._asdict() for finding in findings]
         show_json({"config": str(args.config), "ok": not failed, "findings": shown})
         return
-    for finding in findings:
+    for finding in folded(findings):
         level = f"{finding.level.upper():5}"
         say(f"{finding.subject}: {finding.text}", _INKS[finding.level], level)
         if finding.fix:

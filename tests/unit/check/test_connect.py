@@ -6,6 +6,7 @@ import socket
 import ssl
 
 import pytest
+import redis.exceptions
 from aiokafka.errors import (
     IllegalSaslStateError,
     KafkaConnectionError,
@@ -13,8 +14,9 @@ from aiokafka.errors import (
     UnsupportedSaslMechanismError,
 )
 
-from headgate.check.connect import connection_fix
+from headgate.check.connect import _redis_fix, connection_fix
 from headgate.config.backend_settings import ClusterSettings
+from headgate.errors_in_words import connection_error
 from headgate.kafka.access import NoTokenError
 
 OFFERED = "x. Enabled mechanisms are: ['PLAIN']"
@@ -67,3 +69,23 @@ def test_servers_that_fail_in_two_ways_have_two_fixes() -> None:
     fix = connection_fix(failure, "main", cluster("SASL_SSL"))
     assert fix.count("bootstrap_servers") == 1
     assert "sasl_username" in fix
+
+
+@pytest.mark.parametrize(
+    ("error", "ca_file", "part"),
+    [
+        (ssl.SSLCertVerificationError("x"), None, "Set redis.ssl_cafile, which is not set, to"),
+        (ssl.SSLCertVerificationError("x"), "/ca.pem", "Set redis.ssl_cafile, which is /ca.pem,"),
+        (redis.exceptions.ConnectionError("Connection closed by server."), None, "such as Kafka"),
+        (ConnectionResetError(), None, "such as Kafka"),
+        (redis.exceptions.AuthenticationError("WRONGPASS"), None, "the user and the password"),
+        (TimeoutError(), None, "Check its URL"),
+    ],
+)
+def test_the_fix_for_redis_fits_the_cause(error: Exception, ca_file: str | None, part: str) -> None:
+    assert part in _redis_fix(error, ca_file)
+
+
+def test_a_login_at_a_listener_without_sasl_is_in_words() -> None:
+    words = connection_error(IllegalSaslStateError(object()))
+    assert words.startswith("security_protocol has SASL, but the listener takes no SASL login")

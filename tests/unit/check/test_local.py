@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from headgate.check.local import judge_paths
+from headgate.check.local import judge_modes, judge_paths, judge_settings
 from headgate.check.rules import Finding, Level
+from headgate.config import load_with_origins
 from headgate.config.backend_settings import BlobSettings, ClusterSettings, SpoolSettings
 from headgate.config.settings import HttpSettings, LogSettings, MonitorSettings, Settings
 from support.root import ROOT
@@ -183,3 +184,37 @@ def test_a_file_with_keys_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     auth = dataclasses.replace(settings.auth, jwt_jwks_url=f"file://{tmp_path}/keys.json")
     found = judged(dataclasses.replace(settings, auth=auth))
     assert found.keys() == {"auth.jwt_jwks_url"}
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [(0o644, "can read"), (0o666, "can change"), (0o640, None), (0o600, None)],
+)
+def test_a_secret_that_every_user_can_read(tmp_path: Path, mode: int, words: str | None) -> None:
+    password = tmp_path / "kafka-password"
+    password.write_text("secret")
+    password.chmod(mode)
+    file = tmp_path / "headgate.toml"
+    file.write_text(
+        f'[clusters.main]\nbootstrap_servers = "a:1"\nsecurity_protocol = "SASL_SSL"\n'
+        f'sasl_mechanism = "PLAIN"\nsasl_username = "u"\nsasl_password_file = "{password}"\n'
+    )
+    findings = [
+        each
+        for each in judge_settings(*load_with_origins(file, {}))
+        if each.subject == "clusters.main.sasl_password_file"
+    ]
+    assert len(findings) == (words is not None)
+    for finding in findings:
+        assert finding.level is Level.WARN
+        assert f"{words} {password} (mode {mode:04o})" in finding.text
+        assert finding.fix == f"Close it: chmod o= {password}"
+
+
+def test_a_private_key_that_every_user_can_read(tmp_path: Path) -> None:
+    key = tmp_path / "tls.key"
+    key.write_text("-----BEGIN PRIVATE KEY-----")
+    key.chmod(0o644)
+    settings = Settings(http=HttpSettings(tls_cert_file=str(key), tls_key_file=str(key)))
+    subjects = [each.subject for each in judge_modes(settings, {})]
+    assert subjects == ["http.tls_key_file"]

@@ -11,6 +11,7 @@ from headgate.check.local import judge_settings
 from headgate.check.rules import (
     Finding,
     Level,
+    folded,
     judge_facts,
     judge_missing,
     judge_redis,
@@ -22,7 +23,7 @@ from headgate.model.policy import PolicyTable, TopicPolicy
 from headgate.model.topics import TopicState
 
 CLUSTER = '[clusters.main]\nbootstrap_servers = "a:1"\n'
-REDIS = '[redis]\nurl = "redis://a:1"\n'
+REDIS = '[redis]\nurl = "redis://r:1"\n'
 SOUND = TopicState(
     "deals", "main", b"i" * 16, 6, replication_factor=3, min_insync_replicas=2,
     cleanup_policy="compact",
@@ -65,9 +66,9 @@ def test_a_sound_configuration_has_no_warnings(tmp_path: Path) -> None:
         (
             '[http]\nhost = "0.0.0.0"\n[topics.a]\n',
             "auth.mode",
-            "anybody who reaches 0.0.0.0 may post",
+            "every client that can connect may post",
         ),
-        ('[http]\nhost = "0.0.0.0"\n[topics.a]\n', "auth.mode", "web pages"),
+        ('[http]\nhost = "0.0.0.0"\n[topics.a]\n', "auth.mode", "Web pages"),
         ('[http]\nhost = "0.0.0.0"\n[auth]\nmode = "token"\n[topics.a]\n', "http", "clear text"),
         ("[http]\nworkers = 64\n[topics.a]\n", "admission.in_flight_max_bytes", "64 worker"),
         ("[http]\nworkers = 64\n[topics.a]\n", "admission.in_flight_max_events", "64 worker"),
@@ -119,6 +120,7 @@ def test_only_a_password_in_the_configuration_itself_is_warned_of(tmp_path: Path
     written = judged(tmp_path, CLUSTER + sasl + 'sasl_password = "p"\n' + topic)
     assert "clusters.main.sasl_password" in texts(written)
     (tmp_path / "password").write_text("p")
+    (tmp_path / "password").chmod(0o600)
     by_file = CLUSTER + sasl + f'sasl_password_file = "{tmp_path / "password"}"\n' + topic
     assert judged(tmp_path, by_file) == []
     variable = {"HEADGATE_CLUSTERS__MAIN__SASL_PASSWORD": "p"}
@@ -132,6 +134,7 @@ def test_so_is_one_in_the_url_of_redis(tmp_path: Path, url: str) -> None:
     assert "redis.url" in texts(written)
     assert "p@" not in texts(written)
     (tmp_path / "url").write_text(url)
+    (tmp_path / "url").chmod(0o600)
     by_file = CLUSTER + f'[redis]\nurl_file = "{tmp_path / "url"}"\n' + topic
     assert judged(tmp_path, by_file) == []
     assert judged(tmp_path, CLUSTER + topic, {"HEADGATE_REDIS__URL": url}) == []
@@ -361,3 +364,45 @@ def test_the_topic_of_facts_is_as_safe_as_its_topics() -> None:
     alone = facts_topic(TELLING, {}, "main")
     assert alone is not None
     assert alone.replication_factor == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "option", "other"),
+    [
+        ("[http]\nport = 9096\n", "monitor.port", "http.port"),
+        ("[monitor]\nport = 9090\n", "monitor.port", "http.management_port"),
+        ("[coalescer]\nport = 8080\n", "coalescer.port", "http.port"),
+        ("[coalescer]\nport = 9096\n", "coalescer.port", "monitor.port"),
+    ],
+)
+def test_a_port_that_is_used_twice(tmp_path: Path, text: str, option: str, other: str) -> None:
+    findings = judged(tmp_path, CLUSTER + REDIS + "[topics.a]\n" + text)
+    assert f"is also {other}: on one machine" in texts(findings)
+    assert [each.subject for each in findings] == [option]
+
+
+def test_one_port_for_data_and_management_is_no_finding(tmp_path: Path) -> None:
+    text = CLUSTER + REDIS + "[topics.a]\n[http]\nport = 9090\n"
+    assert judged(tmp_path, text) == []
+
+
+def test_a_redis_url_with_the_port_of_kafka(tmp_path: Path) -> None:
+    text = CLUSTER + '[redis]\nurl = "redis://me:secret@a:1/0"\n[topics.a]\n'
+    (finding, *_) = judged(tmp_path, text, {})
+    assert (finding.level, finding.subject) == (Level.ERROR, "redis.url")
+    assert finding.text == "a:1 is a Kafka broker, by clusters.main"
+    assert "secret" not in str(finding)
+
+
+def test_a_warning_of_many_topics_is_one_line() -> None:
+    def warned(subject: str, text: str = "one copy") -> Finding:
+        return Finding(Level.WARN, subject, text, "Add one.")
+
+    many = [warned(f"topic t{number}") for number in range(12)]
+    pair = [warned("topics.a", "none"), warned("topics.b", "none")]
+    every = folded([*many, warned("topic t3", "other"), *pair])
+    assert [(each.subject, each.text) for each in every] == [
+        ("topics t0, t1, t2, t3, t4, t5, t6, t7, t8, t9 and 2 more", "one copy"),
+        ("topic t3", "other"),
+        ("topics.a, topics.b", "none"),
+    ]

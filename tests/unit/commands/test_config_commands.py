@@ -21,7 +21,7 @@ sasl_mechanism = "PLAIN"
 sasl_username = "u"
 
 [redis]
-url = "redis://user:hush@127.0.0.1:9/0"
+url = "redis://user:hush@127.0.0.1:10/0"
 
 [topics."orders.*"]
 key = ["/id"]
@@ -44,7 +44,7 @@ def test_config_shows_values_origins_and_no_secret(
     assert re.search(r'^key = \["/id"\] +# headgate.toml:12$', shown, re.MULTILINE)
     assert re.search(r"^port = 8080 +# default$", shown, re.MULTILINE)
     assert re.search(r'^sasl_password = "\*\*\*" +# HEADGATE_CLUSTERS__MAIN__', shown, re.MULTILINE)
-    assert 'url = "redis://user:***@127.0.0.1:9/0"' in shown
+    assert 'url = "redis://user:***@127.0.0.1:10/0"' in shown
     assert "hush" not in shown
 
 
@@ -60,7 +60,7 @@ def test_what_config_prints_loads_to_the_same(
     copy = config.with_name("copy.toml")
     copy.write_text(capsys.readouterr().out)
     secrets = {
-        "HEADGATE_REDIS__URL": "redis://user:hush@127.0.0.1:9/0",
+        "HEADGATE_REDIS__URL": "redis://user:hush@127.0.0.1:10/0",
         "HEADGATE_CLUSTERS__MAIN__SASL_PASSWORD": "hush",
     }
     assert load(copy, secrets) == load(config, secrets)
@@ -71,7 +71,7 @@ def test_each_of_several_secrets_is_masked(
 ) -> None:
     several = 'urls = ["redis://a:hush@h:1", "redis://i:2"]'
     config.write_text(
-        config.read_text().replace('url = "redis://user:hush@127.0.0.1:9/0"', several)
+        config.read_text().replace('url = "redis://user:hush@127.0.0.1:10/0"', several)
     )
     assert main(["config", "--config", str(config)]) == 0
     assert 'urls = ["redis://a:***@h:1", "redis://i:2"]' in capsys.readouterr().out
