@@ -30,8 +30,10 @@ const SHOWN = 100; // characters of a key or id
 
 /** The part of `console` that is used. @typedef {Pick<Console, "warn" | "error">} Log */
 
-/** Writes failures to the log, and passes all reports to the observer. */
+/** Writes outages and failures to the log, and passes all reports to the observer. */
 export class Reports {
+  /** @type {Map<string, {beganMs: number, failed: number}>} Outages by topic. */
+  #outages = new Map();
   #observer;
   #log;
 
@@ -45,21 +47,37 @@ export class Reports {
   }
 
   /**
-   * Report a request. One that may be sent again is logged; another failure is an outcome, and is
-   * logged as that.
+   * Report a request. The first failure of an outage and its end are logged.
    *
    * @param {Attempt} attempt
-   * @param {boolean} isRetryable
+   * @param {boolean} isRetryable It failed, and may be sent again. Another failure is an outcome, and
+   *   is logged as that.
+   * @param {number} nowMs Of a monotonic clock.
    */
-  attempt(attempt, isRetryable) {
-    const { topic, events, number, result, detail } = attempt;
-    if (isRetryable) {
-      this.#log?.warn(
-        `headgate: ${topic}: ${counted(events, "event")}, attempt ${number} failed: ` +
-          `${result} (${printable(detail)})`,
-      );
+  attempt(attempt, isRetryable, nowMs) {
+    const { topic, result, status } = attempt;
+    const outage = this.#outages.get(topic);
+    if (isRetryable && outage) outage.failed += 1;
+    else if (isRetryable) this.#begin(attempt, nowMs);
+    else if (outage && (result === "ended" || status !== null)) {
+      this.#outages.delete(topic);
+      const seconds = ((nowMs - outage.beganMs) / 1000).toFixed(1);
+      const failed = counted(outage.failed, "failed attempt");
+      this.warn(`${topic}: the outage ended after ${seconds} s and ${failed}`);
     }
     this.#call("onAttempt", () => this.#observer.onAttempt?.(attempt));
+  }
+
+  /**
+   * @param {Attempt} attempt
+   * @param {number} nowMs
+   */
+  #begin({ topic, events, number, result, detail, durationMs }, nowMs) {
+    this.#outages.set(topic, { beganMs: nowMs - durationMs, failed: 1 });
+    this.warn(
+      `${topic}: ${counted(events, "event")}, attempt ${number} failed: ${result} ` +
+        `(${printable(detail)}); the client tries again, and logs the end of the outage`,
+    );
   }
 
   /**

@@ -19,7 +19,8 @@ import { linked } from "./waiting.js";
 
 /**
  * @typedef {object} WireOptions
- * @property {string} [producer] Producer name, for gateways without authentication.
+ * @property {string} [producer] Producer name of 1 to 100 characters, for gateways without
+ *   authentication.
  * @property {string | (() => string | Promise<string>)} [token] Bearer token, or a function that
  *   returns the current one.
  * @property {Readonly<Record<string, string>>} [requestHeaders] HTTP headers of every request. Those
@@ -29,7 +30,8 @@ import { linked } from "./waiting.js";
  *   `http.request_timeout_ms`.
  * @property {Observer} [observer] Receives requests and outcomes, for metrics.
  * @property {Log | null} [log] Receives failures. Null logs nothing.
- * @property {typeof fetch} [fetch] Another `fetch`, such as that of `headgate-client/testing`.
+ * @property {typeof fetch} [fetch] Another `fetch` than the platform's, such as that of
+ *   `headgate-client/testing`.
  */
 
 /**
@@ -129,7 +131,7 @@ export class Wire {
       isBypassed: isEnded && answer.isBypassed,
     };
     const isRetryable = answer.kind === "lost" ? !answer.isFinal : !isEnded && answer.retryable;
-    this.reports.attempt(attempt, isRetryable);
+    this.reports.attempt(attempt, isRetryable, performance.now());
     return answer;
   }
 

@@ -19,7 +19,7 @@
  *   topic have their outcomes.
  */
 /** The part of `console` that is used. @typedef {Pick<Console, "warn" | "error">} Log */
-/** Writes failures to the log, and passes all reports to the observer. */
+/** Writes outages and failures to the log, and passes all reports to the observer. */
 export class Reports {
     /**
      * @param {Observer} observer
@@ -27,13 +27,14 @@ export class Reports {
      */
     constructor(observer: Observer, log: Log | null);
     /**
-     * Report a request. One that may be sent again is logged; another failure is an outcome, and is
-     * logged as that.
+     * Report a request. The first failure of an outage and its end are logged.
      *
      * @param {Attempt} attempt
-     * @param {boolean} isRetryable
+     * @param {boolean} isRetryable It failed, and may be sent again. Another failure is an outcome, and
+     *   is logged as that.
+     * @param {number} nowMs Of a monotonic clock.
      */
-    attempt(attempt: Attempt, isRetryable: boolean): void;
+    attempt(attempt: Attempt, isRetryable: boolean, nowMs: number): void;
     /**
      * Report outcomes. Failures are logged once, by topic and reason, with what identifies the first.
      *

@@ -30,7 +30,8 @@ export class Wire {
 export type Url = string | URL;
 export type WireOptions = {
     /**
-     * Producer name, for gateways without authentication.
+     * Producer name of 1 to 100 characters, for gateways without
+     * authentication.
      */
     producer?: string | undefined;
     /**
@@ -61,7 +62,8 @@ export type WireOptions = {
      */
     log?: Log | null | undefined;
     /**
-     * Another `fetch`, such as that of `headgate-client/testing`.
+     * Another `fetch` than the platform's, such as that of
+     * `headgate-client/testing`.
      */
     fetch?: typeof fetch | undefined;
 };

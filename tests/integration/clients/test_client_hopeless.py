@@ -191,10 +191,9 @@ def test_a_port_without_a_server_is_unreachable_at_the_end_of_the_patience(
     assert isinstance(outcome, Rejected)
     assert (outcome.reason, outcome.retryable) == ("unreachable", True)
     assert outcome.detail.startswith(f"{url}: ConnectError: ")
-    *retries, end = caplog.messages
-    assert len(retries) == requests
-    for line in retries:
-        assert re.match(rf"orders: 1 event, attempt \d+ failed: unreachable \({url}: ", line), line
+    begin, end = caplog.messages
+    assert requests > 1
+    assert re.match(rf"orders: 1 event, attempt 1 failed: unreachable \({url}: ", begin)
     assert end.startswith(f"orders: 1 event rejected: unreachable ({url}: ")
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import re
 import ssl
+from typing import Any
 
 import httpx
 import pytest
@@ -13,6 +15,8 @@ import pytest
 from headgate_client import (
     AsyncClient,
     Attempt,
+    BufferedProducer,
+    Buffering,
     Client,
     ClosedError,
     CloudEvent,
@@ -23,7 +27,7 @@ from headgate_client import (
     Retry,
 )
 from headgate_client.core.answer import Lost, Refused
-from headgate_client.hooks import report_attempt, report_outcomes
+from headgate_client.hooks import AttemptReports, report_outcomes
 from headgate_client.outcomes import Rejected
 from headgate_client.testing import FakeGateway, Lose, Refuse
 from headgate_client.wire import classify
@@ -233,7 +237,7 @@ def test_control_characters_do_not_reach_the_log(caplog: pytest.LogCaptureFixtur
     odd = "a\x1b[31m\nb\u202e\x9b"
     known = {"events": 1, "content_bytes": 1, "number": 1, "duration_s": 0.1}
     attempt = Attempt(topic="deals", result="bad_answer", detail=odd, **known)
-    report_attempt(None, attempt, is_retryable=True)
+    AttemptReports(None).report(attempt, is_retryable=True)
     report_outcomes(
         None, [Rejected(topic="deals", reason="bad_answer", detail=odd, retryable=False)]
     )
@@ -241,6 +245,51 @@ def test_control_characters_do_not_reach_the_log(caplog: pytest.LogCaptureFixtur
     for line in caplog.messages:
         assert line.isprintable()
         assert "a\\x1b[31m\\nb\\u202e\\x9b" in line
+
+
+def test_an_outage_of_a_topic_is_two_lines(caplog: pytest.LogCaptureFixture) -> None:
+    now_s = 0.0
+    seen: list[int] = []
+
+    class Numbers(Observer):
+        def on_attempt(self, attempt: Attempt) -> None:
+            seen.append(attempt.number)
+
+    reports = AttemptReports(Numbers(), lambda: now_s)
+    common: dict[str, Any] = {"events": 2, "content_bytes": 1, "duration_s": 0.5}
+    failed = {**common, "result": "unreachable", "detail": "why"}
+    ended = {**common, "result": "ended", "status": 200}
+    for number in (1, 2, 3):
+        now_s = float(number)
+        reports.report(Attempt(topic="orders", number=number, **failed), is_retryable=True)
+        reports.report(Attempt(topic="deals", number=1, **ended), is_retryable=False)
+    reports.report(Attempt(topic="orders", number=4, **failed), is_retryable=False)  # an outcome
+    now_s = 5.5
+    for number in (5, 6):
+        reports.report(Attempt(topic="orders", number=number, **ended), is_retryable=False)
+    assert caplog.messages == [
+        "orders: 2 events, attempt 1 failed: unreachable (why); "
+        "the client tries again, and logs the end of the outage",
+        "orders: the outage ended after 5.0 s and 3 failed attempts",
+    ]
+    assert seen == [1, 1, 2, 1, 3, 1, 4, 5, 6]
+
+
+def test_the_log_of_a_producer_has_two_lines_for_an_outage(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    gateway = FakeGateway()
+    gateway.next(*[Refuse("overloaded")] * 5, Lose(is_written=True))
+    retry = Retry(first_wait_s=0)
+    with (
+        Client(gateway.url, transport=gateway.transport, retry=retry) as client,
+        BufferedProducer(client, buffering=Buffering(in_flight=1)) as producer,
+    ):
+        for number in range(20):
+            producer.send(TOPIC, number, key=str(number))
+    begin, end = caplog.messages
+    assert "attempt 1 failed: overloaded" in begin
+    assert re.fullmatch(r"orders: the outage ended after [\d.]+ s and 6 failed attempts", end)
 
 
 def test_a_token_never_shows_in_an_error(

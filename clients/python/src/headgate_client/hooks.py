@@ -1,8 +1,11 @@
 """Reports of requests and outcomes: to the log, and to an observer."""
 
 import logging
-from collections.abc import Iterable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from headgate_client.core.answer import counted
 from headgate_client.outcomes import Failed, Outcome, Rejected, Unknown
@@ -53,22 +56,77 @@ class Observer:
         """Handle the outcomes of some events of a topic."""
 
 
-def report_attempt(observer: Observer | None, attempt: Attempt, *, is_retryable: bool) -> None:
-    """Log a request that may be sent again, and pass it to the observer."""
-    if is_retryable:  # another failure is an outcome, and is logged as that
-        log.warning(
-            "%s: %s, attempt %d failed: %s (%s)",
-            attempt.topic,
+class Outage(NamedTuple):
+    """Requests of a topic that fail and are sent again.
+
+    Attributes:
+        began_s: Time of the first of them.
+        failed: Number of failed attempts.
+    """
+
+    began_s: float
+    failed: int
+
+
+class AttemptReports:
+    """Logs the begin and the end of each topic's outage, and passes requests to an observer.
+
+    Threads may share it.
+
+    Args:
+        observer: Receives the requests.
+        clock: Monotonic clock, in seconds.
+    """
+
+    def __init__(
+        self, observer: Observer | None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._observer, self._clock = observer, clock
+        self._outages: dict[str, Outage] = {}
+        self._lock = threading.Lock()
+
+    def report(self, attempt: Attempt, *, is_retryable: bool) -> None:
+        """Report a request that has its response, or failed.
+
+        Args:
+            attempt: The request.
+            is_retryable: It failed, and may be sent again. Another failure is an outcome, and is
+                logged as that.
+        """
+        if is_retryable:
+            self._log_failure(attempt)
+        elif attempt.result == "ended" or attempt.status is not None:
+            with self._lock:
+                outage = self._outages.pop(attempt.topic, None)
+            if outage is not None:
+                log.warning(
+                    "%s: the outage ended after %.1f s and %s",
+                    attempt.topic,
+                    self._clock() - outage.began_s,
+                    counted(outage.failed, "failed attempt"),
+                )
+        if self._observer is not None:
+            try:
+                self._observer.on_attempt(attempt)
+            except Exception:
+                log.exception("Observer.on_attempt raised")
+
+    def _log_failure(self, attempt: Attempt) -> None:
+        topic = attempt.topic
+        with self._lock:
+            is_new = topic not in self._outages
+            outage = self._outages.get(topic, Outage(self._clock() - attempt.duration_s, 0))
+            self._outages[topic] = outage._replace(failed=outage.failed + 1)
+        log.log(
+            logging.WARNING if is_new else logging.DEBUG,
+            "%s: %s, attempt %d failed: %s (%s)%s",
+            topic,
             counted(attempt.events, "event"),
             attempt.number,
             attempt.result,
             printable(attempt.detail),
+            "; the client tries again, and logs the end of the outage" if is_new else "",
         )
-    if observer is not None:
-        try:
-            observer.on_attempt(attempt)
-        except Exception:
-            log.exception("Observer.on_attempt raised")
 
 
 def report_outcomes(

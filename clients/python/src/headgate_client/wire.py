@@ -26,7 +26,7 @@ from headgate_client.core.header_text import (
 )
 from headgate_client.core.ids import uuid7
 from headgate_client.errors import InvalidEventError, InvalidOptionError
-from headgate_client.hooks import Attempt, Observer, log, report_attempt
+from headgate_client.hooks import Attempt, AttemptReports, Observer, log
 from headgate_client.outcomes import Outcome
 from headgate_client.settings import (
     Compression,
@@ -87,7 +87,7 @@ class ClientOptions(TypedDict, total=False):
     """Options of `Client` and `AsyncClient`.
 
     Keys:
-        producer: Producer name, for gateways without authentication.
+        producer: Producer name of 1 to 100 characters, for gateways without authentication.
         token: Bearer token, or a function that returns the current one.
         request_headers: HTTP headers of every request. Those that the client sets itself are
             refused.
@@ -97,10 +97,12 @@ class ClientOptions(TypedDict, total=False):
         event_ids: Give each event without an id a new one. A topic with `dedupe_ttl_s` then writes
             each event once, also if it arrives in several requests.
         compression: Compression of request bodies: "gzip" or "zstd".
-        tls: Context with your certificate authority or client certificate.
+        tls: Context with your certificate authority or client certificate. The default trusts the
+            authorities of the package certifi.
         timeout_s: Time limit for a response, in seconds. Keep it above the gateway's
             `http.request_timeout_ms`.
-        dumps: Function that encodes values as JSON, such as `orjson.dumps`.
+        dumps: Function that encodes values as JSON, such as `orjson.dumps`. The default writes no
+            spaces and refuses NaN.
         observer: Receives requests and outcomes, for metrics.
     """
 
@@ -156,6 +158,7 @@ class Wire:
         self.observer = options.get("observer")
         if self.observer is not None:
             check_type("observer", self.observer, Observer, "an object of a subclass of Observer")
+        self._reports = AttemptReports(self.observer)
         self.timeout = httpx.Timeout(options["timeout_s"], connect=CONNECT_TIMEOUT_S)
         self.tls = options.get("tls", True)
         if "tls" in options:
@@ -365,7 +368,7 @@ class Wire:
             if isinstance(answer, Lost)
             else isinstance(answer, Refused) and answer.retryable
         )
-        report_attempt(self.observer, attempt, is_retryable=is_retryable)
+        self._reports.report(attempt, is_retryable=is_retryable)
 
 
 def classify(error: Exception, hide: Hide = str) -> Answer:
