@@ -9,7 +9,7 @@ import { InvalidOptionError } from "./errors.js";
  *   it, the event is not sent again.
  * @property {number} firstWaitMs Base of the random wait. The wait before attempt n + 1 is at most
  *   `firstWaitMs * 2**n`, after the time that Retry-After asks for.
- * @property {number} longestWaitMs Upper limit of the random wait.
+ * @property {number} longestWaitMs Upper limit of the random wait, `firstWaitMs` or more.
  * @property {boolean} repeatUnknown False does not send an event again if it may be written. Use it
  *   only if the gateway has no Redis and a duplicate does harm.
  * @property {"send" | "leave_out"} overtaken Action for a failed event after a later event of its key
@@ -28,7 +28,7 @@ import { InvalidOptionError } from "./errors.js";
  * @typedef {object} Buffering Buffer of a producer.
  * @property {number} lingerMs Time that an event waits for others, to be sent in one request.
  * @property {number} maxEvents Events in the buffer that have no outcome yet.
- * @property {number} maxBytes Memory of these events, about: their bytes, and 1,200 for each.
+ * @property {number} maxBytes Approximate memory of these events: the bytes of each, and 1,200 more.
  * @property {number} inFlight Concurrent requests.
  * @property {boolean} onePerKey Never put two events of a key into one request. No event can then be
  *   overtaken, and each event of a key costs a round trip.

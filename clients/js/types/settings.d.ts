@@ -43,7 +43,7 @@ export type Retry = {
      */
     firstWaitMs: number;
     /**
-     * Upper limit of the random wait.
+     * Upper limit of the random wait, `firstWaitMs` or more.
      */
     longestWaitMs: number;
     /**
@@ -85,7 +85,7 @@ export type Buffering = {
      */
     maxEvents: number;
     /**
-     * Memory of these events, about: their bytes, and 1,200 for each.
+     * Approximate memory of these events: the bytes of each, and 1,200 more.
      */
     maxBytes: number;
     /**

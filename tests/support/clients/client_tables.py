@@ -43,7 +43,7 @@ def python() -> str:
         *((f"`{kind}`", "settings.py", kind) for kind in ("Retry", "Limits", "Buffering")),
     ]
     options = [
-        (owner, name, _shown(_defaults(file, kind).get(name)), text)
+        (owner, name, _shown(_defaults(file, kind).get(name)), _values(file, kind, name), text)
         for owner, file, kind in groups
         for name, text in _described(file, kind).items()
     ]
@@ -52,7 +52,7 @@ def python() -> str:
 
 def javascript() -> str:
     """Return the tables of the page of the JavaScript client."""
-    options: list[tuple[str, str, str, str]] = []
+    options: list[tuple[str, str, str, str, str]] = []
     for owner, file, kind, constant in (
         ("`Client`", "wire.js", "WireOptions", ""),
         ("`Client`", "client.js", "OwnOptions", ""),
@@ -63,8 +63,14 @@ def javascript() -> str:
     ):
         source = (JS / file).read_text()
         options += (
-            (owner, name, _js_default(source, name, constant), text)
-            for name, _, text in _properties(source, kind)
+            (
+                owner,
+                name,
+                _js_default(source, name, constant),
+                _js_values(source, name, js_type),
+                text,
+            )
+            for name, js_type, text in _properties(source, kind)
         )
     return _tables(_js_outcomes(), _js_fields(), ("Errors", _js_errors()), options)
 
@@ -73,11 +79,12 @@ def _tables(
     outcomes: Iterable[tuple[str, str, str]],
     outcome_fields: Iterable[tuple[str, str, str, str]],
     errors: tuple[str, Iterable[tuple[str, str, str]]],
-    options: Iterable[tuple[str, str, str, str]],
+    options: Iterable[tuple[str, str, str, str, str]],
 ) -> str:
     """Return all tables of a page. errors: the heading, and class, base class and meaning."""
     rows = [
-        (owner, f"`{name}`", default, _unit(name), text) for owner, name, default, text in options
+        (owner, f"`{name}`", default, values + _unit(name, values), text)
+        for owner, name, default, values, text in options
     ]
     return (
         "### Classes of outcomes\n\n"
@@ -87,7 +94,7 @@ def _tables(
         + f"\n### {errors[0]}\n\n"
         + _table("class|base class|meaning", errors[1])
         + "\n### Defaults of the options\n\n"
-        + _table("owner|option|default|unit|meaning", rows)
+        + _table("owner|option|default|values|meaning", rows)
     )
 
 
@@ -97,8 +104,50 @@ def _table(columns: str, rows: Iterable[Iterable[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
 
 
-def _unit(name: str) -> str:
-    return next((unit for end, unit in _UNITS.items() if name.endswith(end)), "-")
+def _unit(name: str, values: str) -> str:
+    """Return the unit behind a range, empty for other values."""
+    is_range = values[:1].isdigit()
+    return next((f" {unit}" for end, unit in _UNITS.items() if is_range and name.endswith(end)), "")
+
+
+def _range(least: float, most: float | None) -> str:
+    return f"{least:,g} or more" if most is None else f"{least:,g} to {most:,.0f}"
+
+
+def _values(file: str, kind: str, name: str) -> str:
+    """Return the range that the checks of an option allow, else its type."""
+    checks: dict[str, ast.Call] = {}
+    for node in ast.walk(_module(file) if kind == "ClientOptions" else _class(file, kind)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("check_") and node.args:
+            checks.setdefault(ast.unparse(node.args[0]).strip("'"), node)
+    check = checks.get(name)
+    if check is not None and ast.unparse(check.func) in ("check_count", "check_number"):
+        whole = ast.unparse(check.func) == "check_count"
+        bounds = [_number(file, one) for one in check.args[2:]]
+        return _range(*([1] if whole else bounds or [0]), *([None] if len(bounds) < 2 else []))
+    annotation = ast.unparse(_fields(file, kind)[name].annotation)
+    alias = _aliases(file).get(annotation, annotation)
+    choices = re.fullmatch(r"Literal\[(.*)\]", alias)
+    shown = " or ".join(f"`{one}`" for one in choices[1].split(", ")) if choices else f"`{alias}`"
+    return shown.replace("`bool`", "`True` or `False`").replace("|", "\\|")
+
+
+def _number(file: str, node: ast.expr) -> float:
+    """Return a number, a product of numbers, or the value of a constant of the module."""
+    for assignment in _module(file).body:
+        if isinstance(assignment, ast.Assign) and ast.unparse(assignment.targets[0]) == ast.unparse(
+            node
+        ):
+            return _number(file, assignment.value)
+    if isinstance(node, ast.BinOp):
+        return _number(file, node.left) * _number(file, node.right)
+    return float(ast.literal_eval(node))
+
+
+def _aliases(file: str) -> dict[str, str]:
+    """Return the type aliases of a module and of those that it takes them from."""
+    files = (file, "settings.py", "core/encode.py")
+    return {name: ast.unparse(value) for one in files for name, value in _assigned(one).items()}
 
 
 def _shown(default: ast.expr | None) -> str:
@@ -287,6 +336,33 @@ def _js_default(source: str, name: str, constant: str) -> str:
         return "`{}`" if name in ("retry", "limits", "buffering") else "-"
     value = re.search(rf"^const {default[1]} = ([\w.]+);", source, re.MULTILINE)
     return f"`{value[1] if value else default[1]}`"
+
+
+def _js_values(source: str, name: str, js_type: str) -> str:
+    """Return the range that the checks of an option allow, else its type."""
+    check = re.search(rf'checkNumber\("(?:\w+\.)?{name}", [\w.]+, (\w+)(?:, (\w+))?\)', source)
+    if check is not None:
+        least, most = (_js_number(source, one) if one else None for one in check.groups())
+        return _range(least or 0, most)
+    if re.search(rf"checkCounts\([^)]*\b{name}\b", source):
+        return _range(1, None)
+    if js_type == "boolean":
+        return "`true` or `false`"
+    return (
+        " or ".join(f"`{one}`" for one in js_type.split(" \\| "))
+        if '"' in js_type
+        else f"`{js_type}`"
+    )
+
+
+def _js_number(source: str, text: str) -> float:
+    """Return a number, or the value of a constant of the module."""
+    constant = re.search(rf"^const {text} = ([\d_ *]+);", source, re.MULTILINE)
+    factors = (constant[1] if constant else text).replace("_", "").split("*")
+    product = 1.0
+    for factor in factors:
+        product *= float(factor)
+    return product
 
 
 def _camel(name: str) -> str:

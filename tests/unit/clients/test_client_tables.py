@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 import headgate_client
-from headgate_client import Outcome, Rejected, Unknown
+from headgate_client import Client, InvalidOptionError, Outcome, Rejected, Unknown
 from headgate_client.settings import Buffering, Limits, Retry
 from headgate_client.wire import OPTIONS
 from support.clients import client_tables
@@ -82,6 +82,33 @@ def test_the_table_has_every_option_of_python() -> None:
         for name in type(group).__dataclass_fields__:
             shown = options[type(group).__name__, name]
             assert shown.replace("_", "") == repr(getattr(group, name)).replace("_", "")
+
+
+def test_the_tables_have_the_range_of_every_number() -> None:
+    python = {(row[0], row[1]): row[3] for row in rows(client_tables.python(), "owner")}
+    javascript = {(row[0], row[1]): row[3] for row in rows(client_tables.javascript(), "owner")}
+    for (owner, option), values in {
+        ("Client`, `AsyncClient", "timeout_s"): "0.001 to 3,600 seconds",
+        ("Client`, `AsyncClient", "compression"): "`'gzip'` or `'zstd'`",
+        ("BufferedProducer`, `AsyncBufferedProducer", "when_full"): "`'wait'` or `'raise'`",
+        ("Retry", "patience_s"): "0 to 82,800 seconds",
+        ("Retry", "first_wait_s"): "0 or more seconds",
+        ("Retry", "overtaken"): "`'send'` or `'leave_out'`",
+        ("Buffering", "in_flight"): "1 or more requests",
+    }.items():
+        assert python[owner, option] == values
+    for (owner, option), values in {
+        ("Client", "timeoutMs"): "1 to 3,600,000 milliseconds",
+        ("retry", "patienceMs"): "0 to 82,800,000 milliseconds",
+        ("buffering", "lingerMs"): "0 or more milliseconds",
+        ("limits", "maxBytes"): "1 or more bytes",
+        ("retry", "overtaken"): '`"send"` or `"leave_out"`',
+    }.items():
+        assert javascript[owner, option] == values
+    with pytest.raises(InvalidOptionError, match="0 to 82800"):
+        Retry(patience_s=82_801)
+    with pytest.raises(InvalidOptionError, match=r"0.001 to 3600"):
+        Client("http://headgate.test", timeout_s=3601)
 
 
 @needs_node

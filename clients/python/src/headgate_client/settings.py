@@ -45,6 +45,19 @@ _PLACES = {
         "The id of an event is id=...."
     ),
     "request_headers": "Use Client(request_headers=...): a request of a producer has many events.",
+    "max_block_ms": "Use BufferedProducer.send(..., timeout_s=...).",
+    "buffer_memory": "Use BufferedProducer(buffering=Buffering(max_bytes=...)).",
+    "batch_size": "Use Client(limits=Limits(max_bytes=...)).",
+    "compression_type": "Use Client(compression=...).",
+    "request_timeout_ms": "Use Client(timeout_s=...).",
+    "delivery_timeout_ms": "Use Client(retry=Retry(patience_s=...)).",
+    "retry_backoff_ms": "Use Client(retry=Retry(first_wait_s=...)).",
+    "max_in_flight_requests_per_connection": (
+        "Use BufferedProducer(buffering=Buffering(in_flight=...))."
+    ),
+    "ssl_context": "Use tls=....",
+    "partitioner": "The gateway chooses the partition by the key: use key=....",
+    "transactional_id": "There are no transactions.",
     "acks": "The gateway always waits for all in-sync replicas.",
     "partition": "The gateway chooses it by the key: use key=....",
     "value_serializer": "Use Client(dumps=...).",
@@ -136,7 +149,7 @@ class Retry(_Options):
             it, the event is not sent again.
         first_wait_s: Base of the random wait. The wait before attempt n + 1 is at most
             `first_wait_s * 2**n`, after the time that Retry-After asks for.
-        longest_wait_s: Upper limit of the random wait.
+        longest_wait_s: Upper limit of the random wait, `first_wait_s` or more.
         repeat_unknown: False does not send an event again if it may be written. Use it only if the
             gateway has no Redis and a duplicate does harm.
         overtaken: Action for a failed event after a later event of its key was written. "send"
@@ -200,7 +213,7 @@ class Buffering(_Options):
     Attributes:
         linger_s: Time that an event waits for others, to be sent in one request.
         max_events: Events in the buffer that have no outcome yet.
-        max_bytes: Memory of these events, about: their bytes, and 3,200 for each.
+        max_bytes: Approximate memory of these events: the bytes of each, and 3,200 more.
         in_flight: Concurrent requests.
         one_per_key: Never put two events of a key into one request. No event can then be overtaken,
             and each event of a key costs a round trip.
