@@ -118,7 +118,8 @@ def _command(command: Command, shown: set[str]) -> Iterator[str]:
         yield f"{command.purpose}\n"
     if rows := [_argument(each) for each in command.arguments if "--help" not in each.names]:
         yield table("argument|meaning", rows)
-    if command.text and command.text not in shown:  # an action has those of its command
+    lines = set(command.text.splitlines())  # an action has some of those of its command
+    if command.text and not any(lines <= set(text.splitlines()) for text in shown):
         shown.add(command.text)
         yield f"```text\n{command.text}\n```\n"
 

@@ -199,6 +199,24 @@ def find_config(
     )
 
 
+def add_action(
+    actions: Subparsers, command: str, name: str, purpose: str, examples: str
+) -> argparse.ArgumentParser:
+    """Add an action of a command, such as `list` of `spool`; return its parser.
+
+    Args:
+        actions: The actions of the command.
+        command: The name of the command.
+        name: The name of the action.
+        purpose: One sentence.
+        examples: The text of the command; an action shows its own examples only.
+    """
+    first, own = f"  headgate {command} ", f"  headgate {command} {name}"
+    lines = examples.splitlines()
+    chosen = [line for line in lines if line.startswith(own) or not line.startswith(first)]
+    return add_command(actions, name, purpose, "\n".join(chosen))
+
+
 def add_command(
     subparsers: Subparsers, name: str, purpose: str, examples: str
 ) -> argparse.ArgumentParser:

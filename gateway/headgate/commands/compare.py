@@ -56,12 +56,12 @@ _EXAMPLES = """  headgate compare orders-old orders --config headgate.toml
   headgate compare orders-old orders --bootstrap-servers kafka:9092 --key /id --json
   headgate compare main/orders backfill/orders --config headgate.toml
 
-FIRST is what is written today, SECOND what shall take its place. For each key it compares the
-contents in the order of the log: repeats and states that only FIRST has are what suppression and
-coalescing save; another end, another order, keys of one topic alone are differences. JSON is
-compared by its value, anything else byte by byte. Records of open and aborted transactions do not
-count. Timestamps are the records'. It reads both topics and writes nothing; 1,000,000 keys take
-about 0.7 GB: --share 0.1 takes a tenth of the keys.
+FIRST is the topic that is in use, SECOND the topic that will replace it. The command compares the
+values of each key in the order of the log. Repeats and states that only FIRST has are savings of
+suppression and coalescing. These are differences: another last value, another order, and keys that
+only one topic has. JSON is compared by its value, anything else byte by byte. Records of open and
+aborted transactions do not count. --from and --to compare the timestamps of the records. The
+command writes nothing. 1,000,000 keys take about 0.7 GB: --share 0.1 compares a tenth of the keys.
 
 exit codes: 0 no differences, 1 differences, or a topic cannot be read, 2 usage or configuration"""
 

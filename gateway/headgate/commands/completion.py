@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 PURPOSE = "print a shell's completion script"
 EXAMPLES = """  source <({program} completion bash)           in ~/.bashrc
   source <({program} completion zsh)            in ~/.zshrc, after compinit
-  {program} completion fish > ~/.config/fish/completions/{program}.fish"""
+  {program} completion fish > ~/.config/fish/completions/{program}.fish
+
+exit codes: 0 printed, 2 usage"""
 
 
 class Kind(StrEnum):

@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 _CONFIG_HELP = """  headgate config --config headgate.toml
   HEADGATE_HTTP__PORT=8081 headgate config --config headgate.toml
   headgate config --config headgate.toml --json
-  headgate config --reference          every option with its default, as TOML"""
+  headgate config --reference          every option with its default, as TOML
+
+exit codes: 0 printed, 2 the configuration cannot be used"""
 _CHECK_HELP = """  headgate check --config headgate.toml
   headgate check --config headgate.toml --connect
   headgate check --config headgate.toml --connect --strict --json
@@ -47,7 +49,7 @@ exit codes: 0 nothing wrong (warnings are allowed, unless --strict), 1 an error 
 a warning, 2 the configuration cannot be used"""
 _INKS = {"ok": Ink.GOOD, "warn": Ink.WARNING, "error": Ink.BAD}
 _INIT_HELP = """  headgate init --config headgate.toml
-  headgate init --config headgate.toml --check     creates nothing: are they there and right?
+  headgate init --config headgate.toml --check     check them, create nothing
 
 Topics that coalesce (coalesce_quiet_ms) need one internal topic each, headgate.held.<topic>.
 A cluster that is another one's backfill tier needs headgate.offsets, the mirror's offset map.
@@ -55,6 +57,13 @@ Whatever exists is checked and never changed. Run it again whenever a topic begi
 
 exit codes: 0 all there and right, 1 something is wrong or missing, 2 the configuration cannot
 be used"""
+_TOKEN_HELP = """  headgate token checkout
+  headgate token checkout >> headgate.toml     append the section; the terminal shows the token
+
+The token appears once, on standard error. The section with its hash is on standard output. To
+replace a token, add the new hash to the existing section (docs/operate/secure.md).
+
+exit codes: 0 printed, 2 usage"""
 _RANDOM_BYTES = 32  # 256 bits: cannot be guessed, so an unsalted hash is enough
 _PREFIX = "hg_"  # lets secret scanners and people recognise one
 _TOKEN_NAME = r"[A-Za-z0-9][\w.\-]{0,99}"
@@ -229,7 +238,7 @@ def _show_init(lines: "Sequence[ReportLine]") -> None:
 def register_token(subparsers: "Subparsers") -> None:
     """Add `token` to the commands."""
     purpose = "create a token for a producer; only its hash is stored, so keep the token"
-    parser = add_command(subparsers, "token", purpose, "  headgate token checkout")
+    parser = add_command(subparsers, "token", purpose, _TOKEN_HELP)
     parser.add_argument("name", metavar="NAME", help="the producer's name")
 
 

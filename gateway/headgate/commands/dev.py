@@ -22,7 +22,8 @@ _EXAMPLES = """\
   headgate dev --port 8081 --management-port 9091
                                      the gateway's ports
   headgate dev --json > ready.json    one line for programs when all is ready
-"""
+
+exit codes: 0 stopped, 1 failed, 2 usage or configuration"""
 
 
 def register_dev(subparsers: Subparsers) -> None:

@@ -23,10 +23,18 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_once(parser: argparse.ArgumentParser) -> None:
+    """Add `--once` and `--json` to a command that goes on until it is stopped."""
+    parser.add_argument("--once", action="store_true", help="print one table and exit")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and exit")
+
+
 def add_formats(parser: argparse.ArgumentParser) -> None:
     """Add `--json` and `--table` to a command that shows answers of the control plane."""
     formats = parser.add_mutually_exclusive_group()
-    formats.add_argument("--json", action="store_true", help="print JSON even on a terminal")
+    formats.add_argument(
+        "--json", action="store_true", help="print one JSON object even on a terminal"
+    )
     formats.add_argument(
         "--table", action="store_true", help="print a table even if the output is not a terminal"
     )

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from headgate.commands.api_client import add_gateway, ask, read_argument
-from headgate.commands.command_line import FAILED, OK, USAGE, CommandError, add_command
+from headgate.commands.command_line import (
+    FAILED,
+    OK,
+    USAGE,
+    CommandError,
+    add_action,
+    add_command,
+)
 from headgate.commands.output import (
     add_formats,
     add_quiet,
@@ -36,8 +43,8 @@ _REPLAY_HELP = """  headgate replay create --topic orders --from 2h --producer c
   headgate replay cancel ID
 
 A client of the gateway's control plane: --url (or HEADGATE_URL), --token-file (or HEADGATE_TOKEN).
-They print a table on a terminal, elsewhere the JSON that the API answers. Whoever reads the result
-needs isolation.level=read_committed.
+It prints a table on a terminal, elsewhere the JSON that the API answers. Consumers of the result
+need isolation.level=read_committed.
 
 exit codes: 0 done, 1 refused or failed, 2 usage"""
 
@@ -82,10 +89,10 @@ def register_replay(subparsers: "Subparsers") -> None:
         subparsers, "replay", "create and manage replays from the backfill tier", _REPLAY_HELP
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    create = add_command(actions, "create", "create a replay", _REPLAY_HELP)
+    create = add_action(actions, "replay", "create", "create a replay", _REPLAY_HELP)
     _add_create(create)
     add_quiet(create)
-    listed = add_command(actions, "list", "list replays", _REPLAY_HELP)
+    listed = add_action(actions, "replay", "list", "list replays", _REPLAY_HELP)
     listed.add_argument("--topic", metavar="T", help="only those of this topic")
     listed.add_argument("--state", metavar="S", help="only those in this state")
     parsers = [create, listed]
@@ -95,7 +102,7 @@ def register_replay(subparsers: "Subparsers") -> None:
         "pause": "pause copying",
         "resume": "resume copying",
     }.items():
-        action = add_command(actions, name, purpose, _REPLAY_HELP)
+        action = add_action(actions, "replay", name, purpose, _REPLAY_HELP)
         action.add_argument("id", metavar="ID", help="the replay's id")
         parsers.append(action)
     for action in parsers:

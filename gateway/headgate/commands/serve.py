@@ -27,20 +27,20 @@ exit codes: 0 drained, 1 failed, 2 the configuration cannot be used"""
 _WORKERS = "HEADGATE_HTTP__WORKERS"
 _COALESCE_HELP = """  headgate coalesce --config headgate.toml
 
-Takes its share of the held topics' partitions beside every other coalescer of the group; gateways
-leave it to such processes with coalescer.in_gateway = false. Start as many as you like. With
-coalescer.port set it answers /live, /ready and /metrics there.
+Coalescers form a consumer group and share the partitions of the held topics: start as many as you
+like. Set coalescer.in_gateway = false, so that gateways leave the work to them. If coalescer.port
+is set, the process serves /live, /ready and /metrics there.
 
 signals: TERM and INT finish the transactions under way, leave the group and end it
 exit codes: 0 ended by a signal, 1 failed, 2 the configuration cannot be used"""
 _MONITOR_HELP = """  headgate monitor --config headgate.toml            watch, and answer /v1/groups
   headgate monitor --config headgate.toml --once     one poll, as a table
-  headgate monitor --config headgate.toml --once --json
+  headgate monitor --config headgate.toml --json     one poll, for programs
   curl -s 127.0.0.1:9096/v1/groups?pretty            or /v1/groups of any gateway
 
-Polls all groups of all clusters every monitor.interval_ms and, where it may read
-__consumer_offsets, follows every commit. One per installation is enough. On a terminal it
-prints a table after every poll; the log, on standard error, names every commit that went back.
+The monitor polls all groups of all clusters every monitor.interval_ms. If it may read
+__consumer_offsets, it also follows every commit. One per installation is enough. On a terminal it
+prints a table after every poll. The log, on standard error, names every commit that went back.
 
 signals: TERM and INT end it
 exit codes: 0 ended by a signal (or polled once), 1 failed, 2 the configuration cannot be used"""
@@ -184,11 +184,12 @@ def run_coalesce(args: argparse.Namespace) -> int:
 
 def register_monitor(subparsers: "Subparsers") -> None:
     """Add `monitor` to the commands."""
+    from headgate.commands.output import add_once
+
     purpose = "watch all consumer groups: lag, states and commits that were rewound"
     parser = add_command(subparsers, "monitor", purpose, _MONITOR_HELP)
     add_config(parser)
-    parser.add_argument("--once", action="store_true", help="poll once, print and exit")
-    parser.add_argument("--json", action="store_true", help="with --once: print JSON")
+    add_once(parser)
     parser.add_argument(
         "--table", action="store_true", help="print the table even if the output is not a terminal"
     )
@@ -204,7 +205,7 @@ def run_monitor(args: argparse.Namespace) -> int:
     from headgate.supervisor.monitor_process import monitor
 
     settings, fields = _configured(args.config)
-    if args.once:
+    if args.once or args.json:
         return _once(settings, args.json)
     show = write if args.table or sys.stdout.isatty() else None
     try:

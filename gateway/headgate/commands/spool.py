@@ -13,7 +13,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headgate.commands.command_line import FAILED, OK, USAGE, CommandError, add_command, add_config
+from headgate.commands.command_line import (
+    FAILED,
+    OK,
+    USAGE,
+    CommandError,
+    add_action,
+    add_command,
+    add_config,
+)
 from headgate.commands.output import add_json, say, show_json, show_table
 from headgate.commands.terminal import Column
 from headgate.model.text import counted, escaped, one_line
@@ -31,9 +39,9 @@ _EXAMPLES = """  headgate spool list /var/lib/headgate/spool
   headgate spool drop /var/lib/headgate/spool --aside --yes
 
 DIR is a gateway's spool.path. `list` and `export` may run beside the gateway; `drain` and
-`drop` need the folder for themselves. A gateway publishes its own spool: `drain` is for the folder
-of one that will not come back, and repeats what that one had handed over and not noted
-(the same event ids; docs/operate/spool.md).
+`drop` need the folder for themselves. A running gateway publishes its own spool. Use `drain` for
+the folder of a gateway that will not come back. It may publish events a second time, with the same
+event ids, if that gateway had sent them but not recorded the answer (docs/operate/spool.md).
 
 exit codes: 0 done, 1 failed (of drain: something is left or set aside), 2 usage or configuration"""
 
@@ -54,12 +62,15 @@ def register_spool(subparsers: "Subparsers") -> None:
     purpose = "inspect, publish or empty a spool"
     parser = add_command(subparsers, "spool", purpose, _EXAMPLES)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = add_command(
-        actions, "list", "show waiting events and events that were set aside", _EXAMPLES
+    listing, export, drain, drop = (
+        add_action(actions, "spool", name, purpose, _EXAMPLES)
+        for name, purpose in (
+            ("list", "show waiting events and events that were set aside"),
+            ("export", "write all events as NDJSON"),
+            ("drain", "publish all events and exit"),
+            ("drop", "delete events for good"),
+        )
     )
-    export = add_command(actions, "export", "write all events as NDJSON", _EXAMPLES)
-    drain = add_command(actions, "drain", "publish all events and exit", _EXAMPLES)
-    drop = add_command(actions, "drop", "delete events for good", _EXAMPLES)
     for action in (listing, export, drain, drop):
         action.add_argument("folder", type=Path, metavar="DIR", help="a gateway's spool.path")
     for action in (export, drop):

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from headgate.commands.api_client import add_gateway, ask, check_gateway
 from headgate.commands.command_line import OK, USAGE, CommandError, Subparsers, add_command
-from headgate.commands.output import show_json, show_table, style
+from headgate.commands.output import add_once, show_json, show_table, style
 from headgate.top.readings import (
     GroupsPage,
     Health,
@@ -38,9 +38,9 @@ _EXAMPLES = """  headgate top                                      live; the las
 keys: p producers, t topics, g groups; sort by r rate, b bytes, x rejects, u unchanged, n name,
 w the monitor's order of groups; arrows or j and k, space and page up to scroll; q quits
 
-Rates cover the last polls, up to 10 s. Only the gateway at --url is asked; the token needs the role
-`view`. Groups are known only where `headgate monitor` runs. If the gateway does not answer, it says
-so and keeps asking. If the output is not a terminal, it prints one table.
+Rates cover the last polls, up to 10 s. The command asks only the gateway at --url. The token needs
+the role `view`. Groups need a running `headgate monitor`. If the gateway does not answer, the
+screen shows that and polls continue. If the output is not a terminal, the command prints one table.
 
 signals: TERM and INT end it
 exit codes: 0 ended (or printed once), 1 failed, 2 usage"""
@@ -69,9 +69,7 @@ def register_top(subparsers: Subparsers) -> None:
         metavar="S",
         help="seconds between two polls; at least 1, default: 2",
     )
-    once = parser.add_mutually_exclusive_group()
-    once.add_argument("--once", action="store_true", help="print one table and exit")
-    once.add_argument("--json", action="store_true", help="print one JSON object and exit")
+    add_once(parser)
     add_gateway(parser)
 
 
