@@ -1,6 +1,6 @@
 #!/bin/sh
-# What a pod of an executor runs on Kubernetes. Spark says everything by the environment, and one
-# option of Java in each SPARK_JAVA_OPT_n.
+# Starts a Spark executor in its pod on Kubernetes. Spark passes all parameters in the environment, and each
+# Java option in a SPARK_JAVA_OPT_n.
 set -eu
 options=$(env | sed -n 's/^SPARK_JAVA_OPT_[0-9]*=//p')
 home=$(python -c 'import pyspark; print(pyspark.__path__[0])')
@@ -8,7 +8,7 @@ export SPARK_HOME="$home"
 IFS='
 '
 set -f
-# shellcheck disable=SC2086  # a line each
+# shellcheck disable=SC2086  # one option per line
 exec java $options -Xms"$SPARK_EXECUTOR_MEMORY" -Xmx"$SPARK_EXECUTOR_MEMORY" -cp "$home/jars/*" \
   org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
   --driver-url "$SPARK_DRIVER_URL" --executor-id "$SPARK_EXECUTOR_ID" \

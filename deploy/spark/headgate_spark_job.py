@@ -1,4 +1,4 @@
-"""What spark-submit is given: the command `headgate-spark` as a script."""
+"""The command `headgate-spark` as a script for spark-submit."""
 
 import sys
 

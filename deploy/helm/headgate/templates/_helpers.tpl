@@ -1,4 +1,4 @@
-{{/* Names and labels. Templates that need a component take (list $ "component"). */}}
+{{/* Names and labels. The argument (list $ "component") names a component. */}}
 {{- define "headgate.app" -}}
 {{ .Values.nameOverride | default .Chart.Name | trunc 40 | trimSuffix "-" }}
 {{- end }}
@@ -49,23 +49,23 @@ helm.sh/chart: {{ printf "%s-%s" $.Chart.Name $.Chart.Version }}
 {{- end }}
 {{- end }}
 
-{{/* One name for good: helm would delete a former ConfigMap while the former pods still run
-     (docs/operate/upgrade.md). A changed checksum in the pods' annotations restarts them. */}}
+{{/* The name never changes: Helm would delete a ConfigMap of another name while old pods still need it
+     (docs/operate/upgrade.md). The checksum in the pods' annotations restarts them after a change. */}}
 {{- define "headgate.configMap" -}}
 {{ include "headgate.name" . }}-config
 {{- end }}
 
-{{/* Restarts gateways, which reload topics and schemas but nothing else. */}}
+{{/* Restarts gateways after a change of anything but topics and schemas, which they reload. */}}
 {{- define "headgate.configSum" -}}
 {{ .Values.config | sha256sum | trunc 16 }}
 {{- end }}
 
-{{/* Restarts the programs that read the file only when they start. */}}
+{{/* Restarts the other programs after any change: they read the file only when they start. */}}
 {{- define "headgate.fileSum" -}}
 {{ list .Values.config .Values.topics .Values.schemas | toJson | sha256sum | trunc 16 }}
 {{- end }}
 
-{{/* Whether the configuration has a section, outside of comments: an empty text if not. Takes (list $ "name"). */}}
+{{/* "yes" if the configuration has a section outside of comments, else empty. The argument is (list $ "name"). */}}
 {{- define "headgate.hasSection" -}}
 {{- $ := index . 0 -}}
 {{- if regexMatch (printf "(?m)^[ \\t]*\\[[ \\t]*%s[ \\t]*\\]" (index . 1)) (print $.Values.config "\n" $.Values.topics) }}yes{{ end -}}
@@ -115,7 +115,7 @@ image: "{{ $image.repository }}{{ with $image.digest }}@{{ . }}{{ else }}:{{ $im
 imagePullPolicy: {{ $image.pullPolicy }}
 {{- end }}
 
-{{/* Takes (list $ "component" VALUES): placement in the component's values replaces that of all pods. */}}
+{{/* The argument is (list $ "component" VALUES): placement in the component's values replaces that of all pods. */}}
 {{- define "headgate.pod" -}}
 {{- $ := index . 0 -}}
 {{- $selector := fromYaml (include "headgate.selector" .) -}}
@@ -162,7 +162,7 @@ securityContext:
   capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* What every program reads, and a folder for temporary files. */}}
+{{/* Configuration and secrets of every program, and a folder for temporary files. */}}
 {{- define "headgate.mounts" -}}
 - {name: config, mountPath: /etc/headgate, readOnly: true}
 - {name: tmp, mountPath: /tmp}
@@ -195,7 +195,7 @@ securityContext:
 {{- end }}
 {{- end }}
 
-{{/* The environment goes over the file: what other objects of this chart rely on. */}}
+{{/* Options that other objects of this chart rely on. The environment overrides the file. */}}
 {{- define "headgate.env" -}}
 - {name: HEADGATE_HTTP__PORT, value: "8080"}
 - {name: HEADGATE_HTTP__MANAGEMENT_PORT, value: "9090"}
@@ -222,7 +222,7 @@ securityContext:
 {{- end }}
 {{- end }}
 
-{{/* What serves the figures that a job writes to the volume `figures`. */}}
+{{/* The container that serves the metrics in the volume `figures`. */}}
 {{- define "headgate.exporter" -}}
 - name: figures
   image: {{ .Values.textfileExporter.image }}
