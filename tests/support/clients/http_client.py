@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from headgate.devstack.ports import LOOPBACK
+from support.clients.declared import check_declared
 
 __all__ = [
     "JSON",
@@ -183,10 +184,12 @@ def exchange(
     body: bytes = b"",
     deadline_s: float = DEADLINE_S,
 ) -> Answer:
-    """One request on a connection of its own."""
+    """One request on a connection of its own; its problem, if any, must be a declared one."""
     with Connection(port, deadline_s) as connection:
         connection.send(request_bytes(method, path, headers or {}, body))
-        return connection.answer()
+        answer = connection.answer()
+    check_declared(method, path, answer)
+    return answer
 
 
 def figure(port: int, name: str, headers: Mapping[str, str | bytes] | None = None) -> float | None:

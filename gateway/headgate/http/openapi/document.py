@@ -41,9 +41,15 @@ _CREDENTIALS: list[Json] = [{}, {"token": []}, {"basic": []}]
 _NEVER_OF_EVENTS = frozenset(
     {
         Reason.METHOD_NOT_ALLOWED,
+        # of other paths
+        Reason.NOT_FOUND,
+        Reason.MONITOR_UNAVAILABLE,
         Reason.REPLAY_FINISHED,
         Reason.GROUP_ACTIVE,
         Reason.NOT_COVERED,
+        # of Confluent's paths, whose clients choose partitions and need offsets
+        Reason.UNKNOWN_PARTITION,
+        Reason.NEEDS_NATIVE_API,
     }
 )
 _WITH_RETRY_AFTER = ("409", "429", "503", "504")
