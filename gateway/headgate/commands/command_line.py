@@ -194,8 +194,8 @@ def find_config(
             return
     raise NoConfigFileError(
         f"no configuration file: {VARIABLE} is not set, and neither ./{LOCAL_FILE} nor "
-        f"{SYSTEM_FILE} exists. Name one with --config FILE, or begin with "
-        "deploy/config/minimal.toml; headgate config --reference shows every option"
+        f"{SYSTEM_FILE} exists. Name one with --config FILE, or begin with every option and its "
+        f"default: headgate config --reference > {LOCAL_FILE}"
     )
 
 

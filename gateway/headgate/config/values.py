@@ -23,8 +23,8 @@ Paths = tuple[str, ...]
 
 _ENVIRONMENT_PREFIX = "HEADGATE_"
 _NO_FILE = (
-    "Correct the path, or begin with deploy/config/minimal.toml; headgate config --reference shows "
-    "every option"
+    "Correct the path, or begin with every option and its default: "
+    "headgate config --reference > headgate.toml"
 )
 _LEVELS = "__"  # absent from variables such as HEADGATE_PORT, which Kubernetes sets for a Service
 

@@ -70,6 +70,19 @@ def test_without_any_file_the_places_are_named(
     assert "--config" in shown
 
 
+def test_without_any_file_the_message_names_a_command_that_makes_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["check"]) == 2
+    assert "headgate config --reference > headgate.toml" in capsys.readouterr().err
+    assert main(["check", "-c", "missing.toml"]) == 2
+    shown = capsys.readouterr()
+    assert "headgate config --reference > headgate.toml" in shown.err + shown.out
+    assert main(["config", "--reference"]) == 0
+    Path("headgate.toml").write_text(capsys.readouterr().out)
+    assert main(["check"]) == 0
+
+
 def test_a_file_of_the_environment_that_is_missing_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
