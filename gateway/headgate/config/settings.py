@@ -424,15 +424,17 @@ class ProducerSettings:
     )
     max_in_flight_events: int | None = option(
         None,
-        "Most events of the producer in flight, per instance. More are answered 503. Default: a "
-        "share of admission.in_flight_max_events.",
+        "Most events of the producer in flight, per instance. More are answered 503, except a "
+        "request that is alone: while nothing else of the producer is in flight, it may be larger. "
+        "Default: a share of admission.in_flight_max_events.",
         between=(1, 100_000_000),
         example="5000",
     )
     max_in_flight_bytes: int | None = option(
         None,
-        "Most event bytes of the producer in flight, per instance. More are answered 503. "
-        "Default: a share of admission.in_flight_max_bytes.",
+        "Most event bytes of the producer in flight, per instance. More are answered 503, except "
+        "a request that is alone: while nothing else of the producer is in flight, it may be "
+        "larger. Default: a share of admission.in_flight_max_bytes.",
         between=(1, 64 * _GIBIBYTE),
         example="16777216",
     )
