@@ -14,7 +14,7 @@ from headgate.config.settings import ProducerSettings, Settings, dotted
 from headgate.model.keys import BadPointer, parse_pointer
 from headgate.model.oversize import root_problem
 from headgate.model.policy import INTERNAL_PREFIXES, TopicPolicy
-from headgate.model.text import closest
+from headgate.model.text import closest, counted
 from headgate.model.topics import ties
 
 # Kafka's own rule for topic names (org.apache.kafka.common.internals.Topic), and our wildcards
@@ -140,7 +140,8 @@ def _producer(name: str, producer: ProducerSettings) -> Iterator[Problem]:
     for digest in producer.token_sha256:
         if not re.fullmatch(r"[0-9A-Fa-f]{64}", digest):
             fix = "Make one with `headgate token NAME`; the token itself does not belong here."
-            yield Problem("token_sha256", "not a SHA-256", "64 hexadecimal digits", fix)
+            text = f"not a SHA-256 ({counted(len(digest), 'character')})"
+            yield Problem("token_sha256", text, "64 hexadecimal digits", fix)
         elif is_well_known(digest.lower(), name):
             fix = "Everybody can guess the token. Make a random one: `headgate token NAME`."
             yield Problem("token_sha256", "the hash of a well-known word", "a token's hash", fix)

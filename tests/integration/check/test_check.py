@@ -138,3 +138,19 @@ def test_settings_of_a_running_redis_are_read(
     _, report = check(tmp_path, text)
     assert "warn: maxmemory-policy allkeys-lru" in said(report, "redis")
     assert "warn: appendonly is on" in said(report, "redis")
+
+
+def test_wrong_listeners_are_named(kafka: RunningBroker, topic_name: str, tmp_path: Path) -> None:
+    """A login where Kafka takes none, and a URL of Redis with the address of Kafka."""
+    text = _CONFIG.format(
+        bootstrap=f'{kafka.bootstrap}"\nsecurity_protocol = "SASL_PLAINTEXT"\n'
+        'sasl_mechanism = "PLAIN"\nsasl_username = "u"\nsasl_password = "p',
+        redis=f"redis://{kafka.bootstrap}",
+        topic=topic_name,
+    )
+    code, report = check(tmp_path, text)
+    assert code == 1
+    assert "the listener takes no SASL login (ILLEGAL_SASL_STATE)" in said(report, "cluster main")
+    assert f"{kafka.bootstrap} is a Kafka broker, by clusters.main" in said(report, "redis.url")
+    (redis,) = [each for each in report["findings"] if each["subject"] == "redis"]
+    assert "such as Kafka" in redis["fix"]

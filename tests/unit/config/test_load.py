@@ -217,7 +217,8 @@ def test_bad_hashes_are_reported_with_all_other_problems(tmp_path: Path) -> None
         "http.prot",
         *["producers.a.token_sha256"] * 2,
     ]
-    assert all("(headgate.toml:7)" in each for each in found[1:])
+    assert all("(headgate.toml:7): not a SHA-256 (" in each for each in found[1:])
+    assert "(3 characters)" in found[2]
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
