@@ -52,6 +52,7 @@ _EXAMPLES = """examples:
   headgate monitor --config headgate.toml watch all consumer groups
   headgate top                            producers, topics and groups, live
   headgate check --config headgate.toml   validate the configuration
+  headgate token checkout                 a token for the producer checkout
   headgate COMMAND --help                 options and examples of a command
 
 exit codes: 0 ok, 1 failed, 2 usage or configuration
