@@ -25,7 +25,7 @@ from headgate.consumer.assignment import Assignment
 from headgate.consumer.commits import OffsetStore
 from headgate.consumer.failures import Failures
 from headgate.consumer.membership import Membership
-from headgate.consumer.options import ConsumerOptions, Counts
+from headgate.consumer.options import ConsumerOptions, Counts, refuse_unknown
 from headgate.consumer.ownership import Owned
 from headgate.consumer.partition import Received
 from headgate.errors_in_words import connection_error
@@ -54,6 +54,11 @@ class Consumer:
             before it was read once; while it is unavailable, the last intent holds.
         offsets: A store of offsets beside the group's commits: `SqlOffsets`.
     """
+
+    def __new__(cls, *_: object, **given: object) -> Self:
+        """Refuse an unknown argument with the fix."""
+        refuse_unknown("Consumer", given, ("group", "bootstrap", "options", "pauses", "offsets"))
+        return super().__new__(cls)
 
     def __init__(
         self,

@@ -1,7 +1,43 @@
 """Options and counters of a consumer."""
 
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, fields
+from typing import Literal, Self
+
+from headgate.model.text import closest
+
+# What to use for names that other Kafka clients have, or that belong to the other class.
+_PLACES = {
+    "group_id": "Use Consumer(group=...).",
+    **dict.fromkeys(("bootstrap_servers", "brokers"), "Use Consumer(bootstrap=...)."),
+    **dict.fromkeys(
+        (
+            "security_protocol", "ssl_context", "ssl_cafile", "sasl_mechanism",
+            "sasl_plain_username", "sasl_plain_password",
+        ),
+        "Use Consumer(bootstrap=ClusterOptions(...)), from headgate.kafka.options.",
+    ),
+    **dict.fromkeys(("topic", "topics"), "Topics come first: Consumer('orders', 'deals', ...)."),
+    **dict.fromkeys(("group", "bootstrap", "pauses", "offsets"), "It is an argument of Consumer."),
+    "enable_auto_commit": "Leave it out: only finished events are committed.",
+    "auto_commit_interval_ms": "Use ConsumerOptions(commit_interval_s=...).",
+    "max_poll_interval_ms": "Leave it out: a slow handler does not cost the membership.",
+    "max_poll_records": "Use ConsumerOptions(concurrency=..., prefetch=...).",
+    "heartbeat_interval_ms": "It is a third of ConsumerOptions(session_timeout_ms=...).",
+    "isolation_level": "Leave it out: it is always read_committed.",
+    "value_deserializer": "Leave it out: event.value is bytes or None.",
+    "key_deserializer": "Leave it out: event.key is bytes or None.",
+}  # fmt: skip
+
+
+def refuse_unknown(owner: str, given: Iterable[str], allowed: Collection[str]) -> None:
+    """Raise TypeError with the fix for the first argument that does not exist."""
+    options = [each.name for each in fields(ConsumerOptions)]
+    for name in (name for name in given if name not in allowed):
+        place = f"Use options=ConsumerOptions({name}=...)." if name in options else ""
+        hint = place or _PLACES.get(name) or closest(name, allowed)
+        hints = f"{hint} The arguments are {', '.join(allowed)}.".strip()
+        raise TypeError(f"{owner}: there is no argument {name!r}. {hints}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +119,11 @@ class ConsumerOptions(MemberOptions):
     client_id: str = field(default="headgate-consumer", kw_only=True)
     assemble: bool = True
     retries: Retries = Retries()
+
+    def __new__(cls, *_: object, **given: object) -> Self:
+        """Refuse an unknown option, before the dataclass does so without the fix."""
+        refuse_unknown(cls.__name__, given, [each.name for each in fields(cls)])
+        return object.__new__(cls)
 
     def __post_init__(self) -> None:
         if self.concurrency < 1 or self.prefetch < 1:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
+import pickle
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import cast
 
 import pytest
@@ -55,6 +57,37 @@ def consumer_of(events: Events, drain_s: float) -> Consumer:
     consumer = Consumer("orders", group="g", bootstrap="127.0.0.1:1", options=options)
     consumer._assignment = cast(Assignment, events)
     return consumer
+
+
+@pytest.mark.parametrize(
+    ("given", "fix"),
+    [
+        ("group_id", r"Use Consumer\(group=...\)"),
+        ("bootstrap_servers", r"Use Consumer\(bootstrap=...\)"),
+        ("auto_offset_reset", r"Use options=ConsumerOptions\(auto_offset_reset=...\)"),
+        ("retries", r"Use options=ConsumerOptions\(retries=...\)"),
+        ("enable_auto_commit", "Leave it out: only finished events are committed"),
+        ("max_poll_records", r"Use ConsumerOptions\(concurrency=..., prefetch=...\)"),
+        ("value_deserializer", "Leave it out: event.value is bytes or None"),
+        ("sasl_mechanism", r"Use Consumer\(bootstrap=ClusterOptions\(...\)\)"),
+        ("grup", 'Did you mean "group"'),
+        ("zzz", r"\. The arguments are group, bootstrap, options"),
+    ],
+)
+def test_an_argument_of_another_client_is_refused_with_the_fix(given: str, fix: str) -> None:
+    with pytest.raises(TypeError, match=rf"^Consumer: there is no argument '{given}'.*{fix}"):
+        Consumer("orders", **{given: 1})  # type: ignore[arg-type]
+    if given not in ("auto_offset_reset", "retries", "grup", "zzz"):
+        with pytest.raises(TypeError, match=rf"^ConsumerOptions: .*'{given}'.*{fix}"):
+            ConsumerOptions(**{given: 1})  # type: ignore[arg-type]
+
+
+def test_an_option_of_a_consumer_that_is_misspelled_gets_the_nearest() -> None:
+    with pytest.raises(TypeError, match=r"'concurency'\. .*concurrency.* The arguments are "):
+        ConsumerOptions(concurency=5)  # type: ignore[call-arg]
+    options = ConsumerOptions(5, prefetch=7)
+    assert replace(options, drain_s=1.0) == ConsumerOptions(5, 7, drain_s=1.0)
+    assert copy.copy(options) == pickle.loads(pickle.dumps(options)) == options
 
 
 async def test_a_handler_that_hangs_does_not_hold_up_the_end() -> None:
