@@ -88,10 +88,14 @@ def test_ledger_leaves_strangers_alone(tmp_path: Path, changed: str) -> None:
         child.kill()
 
 
-def test_start_error_shows_the_end_of_the_log(tmp_path: Path) -> None:
-    child = Child("teller", ["sh", "-c", "echo the reason; exit 3"], tmp_path / "log")
-    with pytest.raises(StartError, match=r"(?s)teller ended \(exit code 3, pid \d+\).*the reason"):
+def test_start_error_shows_the_end_of_this_runs_log(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("a line of an earlier run\n")
+    child = Child("teller", ["sh", "-c", "echo the reason; exit 3"], log)
+    with pytest.raises(StartError) as failed:
         child.wait_until(lambda: False, 10.0)
+    end = f"teller ended (exit code 3, pid {child.pid})"
+    assert str(failed.value) == f"{end}\n--- {log}\nthe reason"
 
 
 def test_long_waits_show_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

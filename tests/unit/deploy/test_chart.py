@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from headgate import cli
 from headgate.config.settings import NAMED, SECTIONS
 from headgate.model.policy import options_of
 from support.deploy.deployment import (
@@ -239,6 +240,21 @@ def test_the_configuration_is_checked_before_anything_is_changed() -> None:
     assert check.spec["volumes"] == [files, *serve.spec["volumes"][1:]]
     assert_runs(["headgate", *check.main["args"]])
     assert "--connect" not in check.main["args"]
+
+
+def test_the_checks_command_passes_the_charts_defaults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its warnings, such as that of missing tokens, do not stop an installation."""
+    made = objects(rendered())
+    (check,) = [pod for pod in pods(made) if pod.name == "headgate-check"]
+    files = one_of("ConfigMap", name="-check")["data"]
+    (tmp_path / "headgate.toml").write_text(files["headgate.toml"])
+    monkeypatch.setenv("HEADGATE_HTTP__HOST", "0.0.0.0")  # as in the image
+    for variable in check.main["env"]:
+        monkeypatch.setenv(variable["name"], variable["value"])
+    command = [text.replace("/etc/headgate", str(tmp_path)) for text in check.main["args"]]
+    assert cli.main(command) == 0
 
 
 def test_the_check_is_the_operators_choice() -> None:
