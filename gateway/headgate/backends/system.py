@@ -1,17 +1,20 @@
 """Calls of the operating system that Python has not: memory, synced folders, orphaned processes."""
 
-import ctypes
 import os
 import signal
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
+@cache
 def _trim_function() -> Callable[[int], int]:
     """Return glibc's malloc_trim(3), or a no-op if the C library has none."""
+    import ctypes  # as below: few processes call these functions
+
     try:
         trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
     except (AttributeError, OSError):
@@ -19,15 +22,12 @@ def _trim_function() -> Callable[[int], int]:
     return trim
 
 
-_TRIM = _trim_function()
-
-
 def give_back() -> None:
     """Return freed memory to the system, after megabytes were freed: glibc keeps it by thread.
 
     It takes a few milliseconds at most, without the interpreter's lock.
     """
-    _TRIM(0)
+    _trim_function()(0)
 
 
 def sync_folder(folder: Path) -> None:
@@ -49,6 +49,8 @@ def end_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
     """
     if sys.platform != "linux":
         return
+    import ctypes
+
     parent = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number))
     if os.getppid() != parent:  # the parent ended before the call

@@ -7,7 +7,6 @@ values as titles. The markup contains no styles, since a strict content policy f
 import math
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
@@ -97,6 +96,8 @@ class Mark(NamedTuple):
 
 def style() -> str:
     """Return the style sheet; works also if the package is imported from an archive."""
+    from importlib.resources import files  # loads zipfile, for pages alone
+
     return files("headgate.charts").joinpath(STYLE.name).read_text(encoding="utf-8")
 
 

@@ -10,13 +10,13 @@ import re
 from collections.abc import Callable
 from html import escape
 from http import HTTPStatus
-from importlib.resources import files
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
 from aiohttp import web
 from aiohttp.http import HttpVersion11
 
+import headgate
 from headgate.http.connection import closing, on_the_wire
 from headgate.model.outcome import SHOWN, TRAITS, Failure, Reason, Refused
 from headgate.model.reply import JSON, Reply, problem
@@ -150,7 +150,7 @@ def html_page(text: str) -> web.Response:
 # anything from other servers, or to run other scripts.
 
 
-_STATIC = Path(str(files("headgate.http.openapi"))) / "static"
+_STATIC = Path(headgate.__file__).parent / "http" / "openapi" / "static"
 _FILES = {
     "page.css": _STATIC / "page.css",
     "page.js": _STATIC / "page.js",

@@ -3,7 +3,6 @@
 
 import re
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Final
 from urllib.parse import unquote_plus
 
@@ -119,6 +118,8 @@ def similar(
         most: The maximum number of names to return.
         least_share: The minimum share of equal letters.
     """
+    from difflib import get_close_matches  # only mistakes need it
+
     every = list(names)
     near = get_close_matches(name, every, most, least_share)
     return near or [other for other in every if _is_one_slip_away(name, other)][:most]

@@ -9,7 +9,7 @@ Redis Cluster is not supported, because a call's entries are in many slots. `con
 import asyncio
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Protocol
 
 from redis.asyncio.connection import AbstractConnection, Connection, parse_url
@@ -225,7 +225,7 @@ def script_text(room: str, name: str) -> str:
         room: Package that has the script, below `headgate`.
         name: Name of the file, without `.lua`.
     """
-    return files(f"headgate.{room}").joinpath(f"{name}.lua").read_text()
+    return (Path(__file__).parents[1] / room / f"{name}.lua").read_text()
 
 
 def _connection(url: str) -> AbstractConnection:

@@ -2,16 +2,20 @@
 
 import contextlib
 import functools
-import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 from zlib import crc32
 
 import msgspec
 
 from headgate.model.record import Header, Record
 from headgate.model.topics import TopicState
+
+if TYPE_CHECKING:
+    import sqlite3
+
+# Functions that use sqlite3 import it themselves: processes without a spool save its 1 MiB.
 
 # ---- chunks of spooled events: some events of one lane, in order, packed together
 #
@@ -137,7 +141,7 @@ class Raw(NamedTuple):
 # ---- upgrades of files of earlier versions
 
 
-def upgrade(database: sqlite3.Connection) -> None:
+def upgrade(database: "sqlite3.Connection") -> None:
     """Upgrade from version 1, whose checksums covered only a chunk's bytes. In a transaction."""
     rows = database.execute(
         'SELECT number, topic, "partition", partitions, count, at_ms, checksum, events '
@@ -166,7 +170,6 @@ _MARKS: Final = (
     f"PRAGMA application_id = {_MARK + _VERSION}",
 )
 _ROW_BYTES: Final = 96  # cost of a chunk besides its events: row, index, page ends
-_DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _NO_TEXT: Final = "Could not decode to UTF-8"  # an error of Python's module without a code
 BUSY_S: Final = 5.0  # a concurrent read of `headgate spool` is short
 
@@ -223,7 +226,7 @@ def cost(chunk_bytes: int, chunks: int = 1) -> int:
     return chunk_bytes + chunks * _ROW_BYTES
 
 
-def connect(path: Path, *, is_reader: bool) -> sqlite3.Connection:
+def connect(path: Path, *, is_reader: bool) -> "sqlite3.Connection":
     """Open the file, and create it if necessary.
 
     Args:
@@ -233,6 +236,8 @@ def connect(path: Path, *, is_reader: bool) -> sqlite3.Connection:
     Raises:
         JournalError: The file cannot be used.
     """
+    import sqlite3
+
     mode = "ro" if is_reader else "rwc"
     with translated(certain=True):
         database = sqlite3.connect(
@@ -254,7 +259,7 @@ def connect(path: Path, *, is_reader: bool) -> sqlite3.Connection:
     return database
 
 
-def _use(database: sqlite3.Connection, path: Path, *, is_reader: bool) -> None:
+def _use(database: "sqlite3.Connection", path: Path, *, is_reader: bool) -> None:
     """Create or upgrade the tables, or check them.
 
     Raises:
@@ -314,12 +319,14 @@ def look_at_header(path: Path, *, has_log: bool) -> None:
         raise JournalDamagedError(f"{path}: the header was changed")
 
 
-def _schema(database: sqlite3.Connection) -> list[tuple[str, str, str, str | None]]:
+def _schema(database: "sqlite3.Connection") -> list[tuple[str, str, str, str | None]]:
     return database.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
 
 
 @functools.cache
 def _expected_schema() -> list[tuple[str, str, str, str | None]]:
+    import sqlite3
+
     with contextlib.closing(sqlite3.connect(":memory:")) as database:
         database.executescript(_SCHEMA)
         return _schema(database)
@@ -339,6 +346,8 @@ def translated(*, certain: bool) -> Iterator[None]:
     Args:
         certain: After an error nothing of the block is on disk.
     """
+    import sqlite3
+
     try:
         yield
     except sqlite3.Error as error:
@@ -347,7 +356,7 @@ def translated(*, certain: bool) -> Iterator[None]:
         code = extended & 0xFF
         if code == sqlite3.SQLITE_FULL or extended == sqlite3.SQLITE_IOERR_SHMSIZE:
             raise JournalFullError(text, is_certain=certain) from error
-        if code in _DAMAGED or text.startswith(_NO_TEXT):
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or text.startswith(_NO_TEXT):
             raise JournalDamagedError(text) from error
         raise JournalError(text, is_certain=certain) from error
     except UnicodeDecodeError as error:  # from a damaged schema in an error message

@@ -1,11 +1,10 @@
 """Contents of a spool's file, for a start and for `headgate spool`, also while a gateway runs."""
 
 import os
-import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.model.topics import TopicState
 from headgate.spool.carve import Wreck, carve, look_at_log
@@ -22,6 +21,9 @@ from headgate.spool.database import (
     translated,
     unpack_topic,
 )
+
+if TYPE_CHECKING:
+    import sqlite3
 
 TABLES: Final = ("aside", "chunks")
 CHECK_S: Final = 1.0  # time of a start for SQLite's check of the file
@@ -94,7 +96,7 @@ class Gap(NamedTuple):
 class Contents:
     """Contents of a spool's file. The methods raise JournalError."""
 
-    def __init__(self, database: sqlite3.Connection) -> None:
+    def __init__(self, database: "sqlite3.Connection") -> None:
         self._database = database
 
     def close(self) -> None:
@@ -170,7 +172,7 @@ class Contents:
             with translated(certain=True):
                 [[text], *_] = self._database.execute(f"PRAGMA {check}(1)").fetchall()
         except JournalError as error:
-            if getattr(error.__cause__, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT:
+            if getattr(error.__cause__, "sqlite_errorname", "") == "SQLITE_INTERRUPT":
                 return False
             raise
         finally:

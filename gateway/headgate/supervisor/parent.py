@@ -37,7 +37,6 @@ from headgate.metrics import logs
 from headgate.metrics.build import start_fields
 from headgate.redis.pauses import RedisPauses
 from headgate.replays.second_tier import second_tier
-from headgate.spool.folders import LeftBehind, events_in
 from headgate.supervisor.active_config import (
     ActiveConfig,
     FileWatch,
@@ -309,6 +308,8 @@ class Parent:
 
     def _spooled(self) -> str:
         """Return a text about the spooled events that a start with another spool would abandon."""
+        from headgate.spool.folders import LeftBehind, events_in  # only such a reload needs it
+
         path = self._overview.settings.spool.path
         events = 0 if path is None else events_in(Path(path))
         if path is None or events == 0:

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -49,7 +50,6 @@ from headgate.model.topics import SimilarTopics, TopicState, is_glob
 from headgate.offload.helper_process import PoolWeigher
 from headgate.oversize.choose import Tools
 from headgate.spool.backlog import Backlogs
-from headgate.spool.service import SpoolService
 from headgate.suppression.sharded import (
     AnySuppressor,
     States,
@@ -66,7 +66,9 @@ from headgate.wiring.pipeline import (
     build_pipeline,
 )
 from headgate.wiring.reloading import Authenticators, Preparing, Reload, free_in_turns
-from headgate.wiring.spool import spool_of, spooling_to
+
+if TYPE_CHECKING:
+    from headgate.spool.service import SpoolService
 
 _KAFKA_START_S = 1.0  # time limit of a start's wait for Kafka
 _BACKFILL_MS = 10_000  # between two requests to a backfill cluster, whose state /ready shows
@@ -235,7 +237,9 @@ class Worker:
 
     def _open_spool(
         self, backlogs: Backlogs, reports: Reports, open_lanes: OpenLanes
-    ) -> SpoolService:
+    ) -> "SpoolService":
+        from headgate.wiring.spool import spool_of  # 2 MiB, which most workers need not have
+
         folder = Path(self.settings.spool.path or "")
         return spool_of(self.parts, folder, lambda: self.policies, backlogs, reports, open_lanes)
 
@@ -352,7 +356,9 @@ class Worker:
         for name, cluster in self.settings.clusters.items():
             if cluster.tier == "ingest":
                 ok, detail = self.lanes.health(name)
-                needed = not (spools and spooling_to(name, self.policies))
+                policies = self.policies.policies
+                is_spooled = any(each.spool and each.cluster == name for each in policies)
+                needed = not (spools and is_spooled)
                 kafka = Dependency(f"kafka {name}", ok, needed, detail, is_cluster=True)
                 dependencies.append(kafka)
         for name, (ok, detail) in self._backfill.reachable().items():

@@ -6,7 +6,7 @@ first. Two edges lead back, through callbacks. Lane reports go to stages that ne
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from headgate.audits.facts import Facts
 from headgate.backends.base import Deliveries, Identities, Lanes, Suppression, Verdicts
@@ -21,8 +21,10 @@ from headgate.metrics.meter import Meter
 from headgate.offload.helper_process import HelperProcess
 from headgate.oversize.choose import Tools
 from headgate.oversize.stage import OversizeStage
-from headgate.spool.service import SpoolService
 from headgate.tracing.spans import Traces
+
+if TYPE_CHECKING:
+    from headgate.spool.service import SpoolService
 
 OpenLanes = Callable[[Deliveries], Lanes]
 
@@ -67,7 +69,7 @@ class PipelineParts(NamedTuple):
     tools: Tools
     meter: Meter
     facts: Facts | None = None
-    spool: Callable[[Reports, OpenLanes], SpoolService] | None = None
+    spool: "Callable[[Reports, OpenLanes], SpoolService] | None" = None
     traces: Traces | None = None
 
 
@@ -82,7 +84,7 @@ class Built(NamedTuple):
     suppression: Suppression
     oversize: OversizeStage
     lanes: Lanes
-    spool: SpoolService | None
+    spool: "SpoolService | None"
 
 
 def build_pipeline(parts: PipelineParts) -> Built:

@@ -72,11 +72,6 @@ def spool_of(
     )
 
 
-def spooling_to(cluster: str, policies: PolicyTable) -> bool:
-    """Return whether any topic of the cluster spools."""
-    return any(policy.spool and policy.cluster == cluster for policy in policies.policies)
-
-
 # ---- the drain of a spool without its gateway, for one that will not come back
 
 _STEP_S = 0.2

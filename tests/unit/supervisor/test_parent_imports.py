@@ -17,7 +17,9 @@ parser(["serve"])
 from headgate.config import load
 from headgate.supervisor import parent
 from headgate.metrics import logs
+from headgate.spool.folders import SpoolFolders
 """
+WORKER = PARENT + "from headgate.supervisor import worker\n"
 # 5 s of traffic later: what was read every second, and a page of /metrics with a topic on it.
 SCRAPED = """
 import time
@@ -38,6 +40,8 @@ HEAVY = {
     "aiokafka", "botocore", "cramjam", "cryptography", "fsspec", "hiredis",
     "jsonschema_rs", "numpy", "pyarrow", "redis", "uvloop",
 }  # fmt: skip
+# Of the standard library: 0.3 to 1 MiB each, for mistakes, backlogs, archives and spools.
+RARE = {"ctypes", "difflib", "sqlite3", "zipfile"}
 OF_WORKERS = {
     "coalescer", "consumer", "devstack", "idempotency", "kafka", "monitor", "oversize", "ingest",
     "suppression",
@@ -57,12 +61,18 @@ def imported_by(code: str) -> list[str]:
 
 def test_the_parent_imports_nothing_that_handles_events() -> None:
     names = imported_by(PARENT)
-    assert {name.partition(".")[0] for name in names} & HEAVY == set()
+    assert {name.partition(".")[0] for name in names} & (HEAVY | RARE) == set()
     rooms = {
         name.split(".")[1] for name in names if name.startswith("headgate.") and name not in BUDGETS
     }
     assert "supervisor" in rooms
     assert rooms & OF_WORKERS == set()
+
+
+def test_a_worker_imports_the_spool_only_if_it_has_one() -> None:
+    names = imported_by(WORKER)
+    assert "headgate.wiring.app" in names
+    assert {"sqlite3", "headgate.spool.disk", "headgate.wiring.spool"} & {*names} == set()
 
 
 def test_figures_without_keys_are_shown_without_the_library_of_sketches() -> None:

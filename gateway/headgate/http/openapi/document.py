@@ -9,7 +9,7 @@ have the shape and the statuses of Confluent's dialect.
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
@@ -109,7 +109,7 @@ def document_of(http: HttpSettings, ports: frozenset[str]) -> bytes:
 
 
 def _document(http: HttpSettings, ports: frozenset[str]) -> Json:
-    source = orjson.loads((files("headgate.http.openapi") / "openapi.json").read_bytes())
+    source = orjson.loads(Path(__file__).with_name("openapi.json").read_bytes())
     values = _values(http)
     for name, part in source.pop("x-parts").items():
         values[name] = _filled(part, values)
