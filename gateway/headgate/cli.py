@@ -1,6 +1,7 @@
 """The command `headgate`: run a sub-command, and turn its end into an exit code."""
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -58,6 +59,10 @@ _EXAMPLES = """examples:
 exit codes: 0 ok, 1 failed, 2 usage or configuration
 """
 
+# Commands report the failures of aiokafka in their own words. Commands with a log configure the
+# root logger, which still gets its lines.
+_SILENT = logging.NullHandler()
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one sub-command; return the exit code.
@@ -70,6 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if mask is None:
             return USAGE
         os.umask(mask)
+    logging.getLogger("aiokafka").addHandler(_SILENT)
     given = sys.argv[1:] if arguments is None else arguments
     return run_command(lambda: _run(given), _say, sys.stdout)
 

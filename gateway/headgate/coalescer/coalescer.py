@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -32,6 +33,7 @@ from headgate.model.internal_topics import held_topic, held_topics_of, is_there,
 from headgate.model.outcome import Failure, OutcomeName, Reason, Refused
 from headgate.model.policy import PolicyTable, TopicPolicy
 from headgate.model.route import Route
+from headgate.model.times import Outage
 from headgate.model.topics import TopicState
 
 log = logging.getLogger("headgate.coalescer")
@@ -369,6 +371,7 @@ class HeldWatch:
     async def run(self) -> None:
         """Poll the lag until cancelled."""
         consumer: AIOKafkaConsumer | None = None
+        outage = Outage(time.monotonic)
         try:
             while True:
                 states = list(self._held())
@@ -379,9 +382,12 @@ class HeldWatch:
                         async with asyncio.timeout(_ANSWER_S):
                             consumer = consumer or await self._connect()
                             self.lags = await self._poll(consumer, states)
+                        if (away_s := outage.ends()) is not None:
+                            extra = {"away_s": away_s}
+                            log.info("lag of the held topics is known again", extra=extra)
                     except READ_ERRORS as error:
-                        why = kafka_error(error)
-                        log.warning("lag of the held topics is unknown: %s", why)
+                        level = logging.WARNING if outage.begins() else logging.DEBUG
+                        log.log(level, "lag of the held topics is unknown: %s", kafka_error(error))
                         await _drop(consumer)
                         consumer = None
                 await asyncio.sleep(_POLL_S)

@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import logging
 import os
 from typing import TYPE_CHECKING
 
@@ -54,8 +53,6 @@ def run_blobs(args: argparse.Namespace) -> int:
     if not args.older_than >= MIN_HOURS:
         text = f"--older-than {args.older_than:g}: {MIN_HOURS} hours or more"
         raise CommandError(f"{text}, or events under way lose their values", USAGE)
-    # the report already has aiokafka's messages
-    logging.getLogger("aiokafka").addHandler(logging.NullHandler())
     settings = load(args.config, os.environ)
     if settings.blobs.url is None:
         raise CommandError("blobs.url is not set: there is no blob store", USAGE)

@@ -152,10 +152,25 @@ class NoConfigFileError(Exception):
     """None of the usual places has a configuration file; the text names them."""
 
 
-def add_config(parser: argparse.ArgumentParser, purpose: str = "the configuration file") -> None:
-    """Add `--config` to a command that needs it; `find_config` finds a default."""
+def add_config(
+    parser: argparse.ArgumentParser,
+    purpose: str = "the configuration file",
+    *,
+    has_log: bool = False,
+) -> None:
+    """Add `--config` to a command that needs it; `find_config` finds a default.
+
+    Args:
+        parser: Parser of the command.
+        purpose: Help text of the option.
+        has_log: The command logs the file's name itself, in the format of its log.
+    """
     add_config_option(parser, f"{purpose}; default: {CONFIG_DEFAULT}")
-    parser.set_defaults(finds_config=True)
+    parser.set_defaults(finds_config=True, has_log=has_log)
+
+
+def _say_nothing(text: str) -> None:
+    """Leave the text out."""
 
 
 def add_config_option(
@@ -178,6 +193,8 @@ def find_config(
     Raises:
         NoConfigFileError: No place has a configuration file.
     """
+    if getattr(chosen, "has_log", False) and not getattr(chosen, "once", False):
+        say = _say_nothing
     needs_file = getattr(chosen, "finds_config", False) and not getattr(chosen, "reference", False)
     if getattr(chosen, "bootstrap_servers", None) is not None:
         return  # they stand for a file

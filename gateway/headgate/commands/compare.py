@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import logging
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -147,8 +146,6 @@ def run_compare(args: argparse.Namespace) -> int:
     """Compare, report; return the exit code. Raises ConfigError, CommandError."""
     from headgate.kafka.logs import CutShortError
 
-    # the command's last sentence already has aiokafka's message
-    logging.getLogger("aiokafka").addHandler(logging.NullHandler())
     selection = _selection(args)
     topics = _topics(args)
     line = progress(is_quiet=args.quiet)

@@ -3,7 +3,6 @@
 import argparse
 import hashlib
 import json
-import logging
 import os
 import re
 import secrets
@@ -150,8 +149,6 @@ def _check_findings(file: Path, *, connect: bool) -> "list[Finding]":
         from headgate.check.connect import check_connections
         from headgate.errors_in_words import connection_error
 
-        # the findings already have aiokafka's messages
-        logging.getLogger("aiokafka").addHandler(logging.NullHandler())
         try:
             findings += asyncio.run(check_connections(settings))
         except Exception as unexpected:
@@ -214,8 +211,6 @@ def run_init(args: argparse.Namespace) -> int:
 
     from headgate.commands.initialise import initialise
 
-    # the report already has aiokafka's messages
-    logging.getLogger("aiokafka").addHandler(logging.NullHandler())
     settings = load(args.config, os.environ)
     lines = asyncio.run(initialise(settings, may_create=not args.check))
     if args.json:

@@ -4,6 +4,7 @@ import argparse
 import logging
 import os
 import sys
+import time
 import tomllib
 from collections.abc import MutableMapping
 from pathlib import Path
@@ -105,14 +106,15 @@ def leave_out_known_lines() -> None:
 
     The session itself reports brokers that end. The consumers of the demo need no lines besides.
     """
-    from headgate.metrics.library_lines import LibraryLines
+    from headgate.metrics.library_lines import LibraryLines, later_on_thread
+    from headgate.metrics.logs import Lines
 
     logging.getLogger("headgate").addHandler(logging.NullHandler())
-    unknown = logging.StreamHandler()
+    unknown = Lines(sys.stderr, time.monotonic, later_on_thread)
     unknown.setFormatter(
         logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S")
     )
-    unknown.addFilter(LibraryLines(logging.WARNING, None))
+    unknown.addFilter(LibraryLines(logging.INFO, None))
     logging.getLogger("aiokafka").addHandler(unknown)
 
 

@@ -51,7 +51,7 @@ def register_serve(subparsers: "Subparsers") -> None:
     """Add `serve` to the commands."""
     purpose = "take events over HTTP and publish them to Kafka"
     parser = add_command(subparsers, "serve", purpose, _SERVE_HELP)
-    add_config(parser)
+    add_config(parser, has_log=True)
     parser.add_argument(
         "--workers", metavar="N", help="processes that share the port (overrides http.workers)"
     )
@@ -162,7 +162,7 @@ def register_coalesce(subparsers: "Subparsers") -> None:
     """Add `coalesce` to the commands."""
     purpose = "publish held events of coalescing topics, without a gateway"
     parser = add_command(subparsers, "coalesce", purpose, _COALESCE_HELP)
-    add_config(parser)
+    add_config(parser, has_log=True)
 
 
 def run_coalesce(args: argparse.Namespace) -> int:
@@ -188,7 +188,7 @@ def register_monitor(subparsers: "Subparsers") -> None:
 
     purpose = "watch all consumer groups: lag, states and commits that were rewound"
     parser = add_command(subparsers, "monitor", purpose, _MONITOR_HELP)
-    add_config(parser)
+    add_config(parser, has_log=True)
     add_once(parser)
     parser.add_argument(
         "--table", action="store_true", help="print the table even if the output is not a terminal"

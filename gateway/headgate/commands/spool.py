@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import base64
-import logging
 import os
 import sys
 from collections import Counter
@@ -140,7 +139,6 @@ def _drain(args: argparse.Namespace) -> int:
     from headgate.spool.reading import Reader
     from headgate.wiring.spool import drain
 
-    logging.getLogger("aiokafka").addHandler(logging.NullHandler())
     settings = load(args.config, os.environ)
     unpublished = asyncio.run(drain(settings, args.folder, args.timeout, say))
     kept = kept_in(args.folder)

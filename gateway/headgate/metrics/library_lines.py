@@ -6,9 +6,11 @@ line or an answer of Headgate: they become DEBUG. All other lines of libraries s
 """
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from functools import partial
 from typing import Final, NamedTuple
 from weakref import WeakSet
 
@@ -17,8 +19,22 @@ from headgate.model.times import Outage
 # Kafka cluster that the present task and the tasks that it starts talk to.
 _cluster: ContextVar[str] = ContextVar("cluster", default="")
 PATIENCE_S: Final = 15.0
-_FORGET_S: Final = 60.0
+QUIET_S: Final = 60.0  # without a failure, a broker counts as reachable again
 _REMEMBERED: Final = 256  # unreachable brokers at a time
+
+# Schedules a call after a number of seconds, and returns the function that cancels it.
+Later = Callable[[float, Callable[[], None]], Callable[[], None]]
+
+
+def later_on_thread(seconds: float, call: Callable[[], None]) -> Callable[[], None]:
+    """Schedule a call on a thread of its own."""
+    timer = threading.Timer(seconds, call)
+    timer.name, timer.daemon = "log", True
+    try:
+        timer.start()
+    except RuntimeError:  # the interpreter is ending: `Lines.close` writes the counts
+        return lambda: None
+    return timer.cancel
 
 
 class Repeated(NamedTuple):
@@ -26,8 +42,8 @@ class Repeated(NamedTuple):
 
     Attributes:
         report: Where Headgate reports the same.
-        is_patient: Whether the line becomes a WARNING if it goes on for `PATIENCE_S` and Headgate
-            reports no outage of the cluster: then only some of its brokers are unavailable.
+        is_patient: Whether the first line after `PATIENCE_S` becomes a WARNING if Headgate reports
+            no outage of the cluster: then only some of its brokers are unavailable.
     """
 
     report: str
@@ -104,6 +120,22 @@ class ClusterOutage:
 _outages: WeakSet[ClusterOutage] = WeakSet()
 
 
+class _Failing:
+    """Failed connections to one broker.
+
+    Attributes:
+        first: Time of the first, in seconds.
+        last: Time of the last, in seconds.
+        is_logged: Whether a line reports them.
+    """
+
+    __slots__ = ("first", "is_logged", "last")
+
+    def __init__(self, first: float) -> None:
+        self.first = self.last = first
+        self.is_logged = False
+
+
 class LibraryLines(logging.Filter):
     """Filter that adds the fields of this process, and lowers the lines of `REPEATED` to DEBUG.
 
@@ -111,14 +143,20 @@ class LibraryLines(logging.Filter):
         level: The lowest level that is written.
         worker: The number of the worker; None in other processes.
         monotonic: Monotonic clock, in seconds.
+        later: Schedules the line that a broker is reachable again.
     """
 
     def __init__(
-        self, level: int, worker: int | None, monotonic: Callable[[], float] = time.monotonic
+        self,
+        level: int,
+        worker: int | None,
+        monotonic: Callable[[], float] = time.monotonic,
+        later: Later = later_on_thread,
     ) -> None:
         super().__init__()
         self._level, self._worker, self._monotonic = level, worker, monotonic
-        self._failing: dict[tuple[str, object], tuple[float, float]] = {}  # first and last failure
+        self._later = later
+        self._failing: dict[tuple[str, object], _Failing] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether the record is written."""
@@ -130,20 +168,45 @@ class LibraryLines(logging.Filter):
         repeated = REPEATED.get(record.name, {}).get(record.msg)
         if repeated is None:
             return True
-        is_lasting = repeated.is_patient and self._is_lasting(cluster, record)
-        record.levelno = logging.WARNING if is_lasting else logging.DEBUG
+        begins = repeated.is_patient and self._begins(cluster, record)
+        record.levelno = logging.WARNING if begins else logging.DEBUG
         record.levelname = logging.getLevelName(record.levelno)
         return record.levelno >= self._level
 
-    def _is_lasting(self, cluster: str, record: logging.LogRecord) -> bool:
-        """Return whether a broker fails for long, in a cluster without a reported outage."""
+    def _begins(self, cluster: str, record: logging.LogRecord) -> bool:
+        """Return whether a broker fails for long for the first time, and no outage is reported."""
         now = self._monotonic()
         broker = cluster, record.args[0] if isinstance(record.args, tuple) else None
-        first, last = self._failing.get(broker, (now, now))
-        if now - last > _FORGET_S:
-            first = now
-        if len(self._failing) >= _REMEMBERED:
-            self._failing.clear()
-        self._failing[broker] = first, now
-        is_reported = any(outage.is_of(cluster) for outage in _outages)
-        return now - first >= PATIENCE_S and not is_reported
+        failing = self._failing.get(broker)
+        if failing is None or now - failing.last > QUIET_S:
+            if len(self._failing) >= _REMEMBERED:
+                self._failing.clear()
+            failing = self._failing[broker] = _Failing(now)
+        failing.last = now
+        is_reported = any(not cluster or outage.is_of(cluster) for outage in _outages)
+        if failing.is_logged or now - failing.first < PATIENCE_S or is_reported:
+            return False
+        failing.is_logged = True
+        self._later(QUIET_S, partial(self._look_again, broker, record.name))
+        return True
+
+    def _look_again(self, broker: tuple[str, object], logger: str) -> None:
+        """Log the end of a broker's failures if there was none for `QUIET_S`."""
+        failing = self._failing.get(broker)
+        if failing is None:
+            return
+        left_s = failing.last + QUIET_S - self._monotonic()
+        if left_s > 0:
+            self._later(left_s, partial(self._look_again, broker, logger))
+            return
+        del self._failing[broker]
+        if self._level > logging.INFO:
+            return
+        cluster, node = broker
+        away_s = round(failing.last - failing.first, 3)
+        fields = {"name": logger, "levelno": logging.INFO, "levelname": "INFO", "away_s": away_s}
+        fields |= {"cluster": cluster} if cluster else {}
+        line = logging.makeLogRecord(fields)
+        line.msg = "No failed connection to node with id %s for %.0f s; it failed for %.0f s before"
+        line.args = (node, QUIET_S, away_s)
+        logging.getLogger(logger).handle(line)  # whatever the logger's own level is

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, TextIO
 import orjson
 
 from headgate.config.settings import LogSettings
-from headgate.metrics.library_lines import LibraryLines
+from headgate.metrics.library_lines import Later, LibraryLines, later_on_thread
 from headgate.model.text import counted, escaped
 
 # Loggers of failed requests (`http.request_log` bounds their lines), and of all requests.
@@ -32,10 +32,6 @@ _REMEMBERED = 256  # different warnings at a time
 # Attributes of every record; all others come from `extra`.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _HIDDEN = frozenset({"authorization", "token", "body", "password", "value"})
-
-
-# Schedules a call after a number of seconds, and returns the function that cancels it.
-Later = Callable[[float, Callable[[], None]], Callable[[], None]]
 
 
 def configure(
@@ -54,12 +50,13 @@ def configure(
         later: Schedules the lines that count repetitions.
         worker: The number of the worker; None in other processes.
     """
-    handler = Lines(stream or sys.stderr, monotonic, later or _later)
+    later = later or later_on_thread
+    handler = Lines(stream or sys.stderr, monotonic, later)
     handler.setFormatter(JsonLine() if logs.format == "json" else TextLine())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logs.level)
-    handler.addFilter(LibraryLines(root.level, worker, monotonic))
+    handler.addFilter(LibraryLines(root.level, worker, monotonic, later))
     logging.getLogger("aiokafka").setLevel(max(logging.WARNING, root.level))
 
 
@@ -160,16 +157,6 @@ class Lines(logging.StreamHandler[TextIO]):
             self._set_timer(now)
 
 
-def _later(seconds: float, call: Callable[[], None]) -> Callable[[], None]:
-    timer = threading.Timer(seconds, call)
-    timer.name, timer.daemon = "log", True
-    try:
-        timer.start()
-    except RuntimeError:  # the interpreter is ending: `Lines.close` writes the counts
-        return lambda: None
-    return timer.cancel
-
-
 class _Repeats:
     """The repetitions of one line.
 
@@ -208,7 +195,7 @@ class JsonLine(logging.Formatter):
         try:
             return escaped(orjson.dumps(line, default=str).decode())
         except orjson.JSONEncodeError:  # lone surrogates, huge integers: rare, but not lost
-            text = json.dumps(line, default=str, ensure_ascii=False)
+            text = json.dumps(line, default=str, ensure_ascii=False, separators=(",", ":"))
             return escaped(text.encode("utf-8", "replace").decode())
 
 

@@ -197,10 +197,9 @@ class ClusterMonitor:
                     async with self._one_at_a_time, asyncio.timeout(_POLL_S):
                         await self._poll()
                 except READ_ERRORS as error:
-                    self._outage.begins()
-                    log.warning(
-                        "cluster %s cannot be polled: %s", self.name, connection_error(error)
-                    )
+                    level = logging.WARNING if self._outage.begins() else logging.DEBUG
+                    why = connection_error(error)
+                    log.log(level, "cluster %s cannot be polled: %s", self.name, why)
                     self.status = self.status._replace(
                         ok=False, detail=kafka_in_words(error, self.name)
                     )
@@ -293,10 +292,9 @@ class ClusterMonitor:
                 if await self._begin(commits):
                     await commits.follow(self._take)
             except READ_ERRORS as error:
-                self._stream_outage.begins()
-                log.warning(
-                    "cluster %s: %s is not followed: %s", self.name, TOPIC, connection_error(error)
-                )
+                level = logging.WARNING if self._stream_outage.begins() else logging.DEBUG
+                why = connection_error(error)
+                log.log(level, "cluster %s: %s is not followed: %s", self.name, TOPIC, why)
                 self._note_stream(f"{TOPIC} cannot be read: {kafka_in_words(error, self.name)}")
             else:
                 self._note_stream(_UNREADABLE)

@@ -8,7 +8,7 @@ import inspect
 import io
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import orjson
@@ -17,7 +17,13 @@ import pytest
 from headgate.config.settings import LogSettings
 from headgate.kafka import aiokafka_internals
 from headgate.metrics import logs
-from headgate.metrics.library_lines import PATIENCE_S, REPEATED, ClusterOutage, in_cluster
+from headgate.metrics.library_lines import (
+    PATIENCE_S,
+    QUIET_S,
+    REPEATED,
+    ClusterOutage,
+    in_cluster,
+)
 from support.root import ROOT
 
 MODULES = (
@@ -32,14 +38,26 @@ class Process:
 
     def __init__(self, level: str = "INFO", worker: int | None = None) -> None:
         self.now = 0.0
+        self._due: list[tuple[float, Callable[[], None]]] = []
         self._stream = io.StringIO()
         logs.configure(
             LogSettings(level=level),  # type: ignore[arg-type]
             self._stream,
             lambda: self.now,
-            lambda seconds, call: lambda: None,
+            self._later,
             worker,
         )
+
+    def _later(self, seconds: float, call: Callable[[], None]) -> Callable[[], None]:
+        self._due.append((self.now + seconds, call))
+        return lambda: None
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, with all calls that are due."""
+        self.now += seconds
+        while due := [each for each in self._due if each[0] <= self.now]:
+            self._due.remove(due[0])
+            due[0][1]()
 
     @property
     def lines(self) -> list[dict[str, Any]]:
@@ -135,7 +153,7 @@ class Broker:
         end = self._process.now + seconds
         while self._process.now < end:
             logging.getLogger("aiokafka").error(NODE, 2, "nothing listens there")
-            self._process.now += 1.0
+            self._process.wait(1.0)
         return [line["level"] for line in self._process.lines]
 
 
@@ -146,6 +164,29 @@ async def test_a_broker_that_stays_unavailable_in_a_cluster_that_answers() -> No
     assert await broker.fails(PATIENCE_S) == []
     assert await broker.fails(2) == ["WARNING"]
     assert process.lines[0]["cluster"] == "main"
+
+
+async def test_a_broker_that_stays_unavailable_has_one_line_at_the_begin_and_one_at_the_end() -> (
+    None
+):
+    broker = Broker(process := Process())
+    assert await broker.fails(600) == ["WARNING"]
+    process.wait(QUIET_S - 2)
+    assert len(process.lines) == 1
+    process.wait(2)
+    [_, end] = process.lines
+    assert (end["level"], end["logger"], end["cluster"]) == ("INFO", "aiokafka", "main")
+    assert end["away_s"] == 599
+    assert "node with id 2" in end["text"]
+    # The next failures are another outage.
+    assert await broker.fails(PATIENCE_S + 2) == ["WARNING", "INFO", "WARNING"]
+
+
+async def test_the_end_is_not_written_above_its_level() -> None:
+    broker = Broker(process := Process("WARNING"))
+    assert await broker.fails(30) == ["WARNING"]
+    process.wait(10 * QUIET_S)
+    assert len(process.lines) == 1
 
 
 async def test_a_broker_that_stays_unavailable_in_a_cluster_whose_outage_is_reported() -> None:
@@ -161,3 +202,4 @@ async def test_a_broker_that_stays_unavailable_in_a_cluster_whose_outage_is_repo
 def test_the_page_names_where_they_are_reported() -> None:
     page = (ROOT / "docs" / "operate" / "logs.md").read_text()
     assert f"{PATIENCE_S:g} seconds" in page
+    assert f"no failure for {QUIET_S:g} seconds" in " ".join(page.split())
