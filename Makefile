@@ -183,10 +183,13 @@ dist: $(RELEASE_STAMP) sbom ## what a release consists of, in dist: archives of 
 CLIENT_PYTHON = $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 client-packages: ## build the packages of both clients alone, to dist: seconds; that for JavaScript needs npm
 	@mkdir -p dist
+	@$(CLIENT_PYTHON) -m pip --disable-pip-version-check install --quiet --upgrade --target build/client-tools 'setuptools>=77'
+	@PYTHONPATH=$(CURDIR)/build/client-tools $(CLIENT_PYTHON) -c 'import os; from setuptools.build_meta import build_sdist; \
+	  os.chdir("clients/python"); build_sdist("../../dist")' >/dev/null
 	@$(CLIENT_PYTHON) -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist ./clients/python
 	@if command -v npm >/dev/null; then cd clients/js && npm pack --silent --pack-destination ../../dist >/dev/null; \
 	  else echo 'client-packages: without the package for JavaScript, which needs npm' >&2; fi
-	@ls dist/headgate_client-*.whl dist/headgate-client-*.tgz 2>/dev/null
+	@ls dist/headgate_client-* dist/headgate-client-*.tgz 2>/dev/null
 
 # Compiled by zig for another kind of machine, and not run here: zig's target decides the least C library (2.17), SETUPTOOLS_EXT_SUFFIX
 # the names of the modules. Python's own headers are those of this machine; the sizes of C's types are the same on both.

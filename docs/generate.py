@@ -2,7 +2,8 @@
 
 A page holds a generated block between two comments: `<!-- generated: NAME -->` and
 `<!-- end of NAME -->`. The rest of the page is written by hand. Generated as a whole are
-deploy/config/reference.toml, the manual pages in deploy/man, and the chart's copies of the alerts.
+deploy/config/reference.toml, the manual pages in deploy/man, the changelogs in clients/, and the
+chart's copies of the alerts.
 tests/test_docs.py fails when anything here is out of date.
 """
 
@@ -405,6 +406,23 @@ def with_block(page: str, name: str, block: str) -> str:
     return found.sub(lambda _: f"{start}\n{block.rstrip()}\n\n{end}", page)
 
 
+def client_changelog() -> str:
+    """Return the changelog of the packages of the clients: their groups of CHANGELOG.md."""
+    parts = [
+        "# Changelog of the clients\n\n"
+        "The clients have the version numbers of the gateway, whose changes are in the\n"
+        "[whole changelog](https://github.com/headgate/headgate/blob/main/CHANGELOG.md)."
+    ]
+    changes = (ROOT / "CHANGELOG.md").read_text()
+    for version in re.split(r"^(?=## )", changes, flags=re.MULTILINE)[1:]:
+        parts.append(version.partition("\n")[0])
+        for section in re.split(r"^(?=### )", version, flags=re.MULTILINE)[1:]:
+            group = re.search(r"^Client libraries:\n\n((?:(?:- |  ).*\n)+)", section, re.MULTILINE)
+            if group is not None:
+                parts += [section.partition("\n")[0], group[1].rstrip()]
+    return "\n\n".join(parts) + "\n"
+
+
 def generated() -> Iterator[tuple[Path, str]]:
     """Every file with something generated, as it should be."""
     yield REFERENCE, reference_toml()
@@ -415,6 +433,8 @@ def generated() -> Iterator[tuple[Path, str]]:
         yield page, with_block(page.read_text(), page.stem, make())
     readme = CHART / "README.md"
     yield readme, with_block(readme.read_text(), "values", chart_values())
+    for client in ("python", "js"):
+        yield ROOT / "clients" / client / "CHANGELOG.md", client_changelog()
     for name in ("alerts.yml", "recording.yml"):
         yield CHART / "files" / name, (ALERTS.parent / name).read_text()
 

@@ -57,7 +57,8 @@ def test_what_is_in_the_package(dist: Path) -> None:
     assert metadata["License-Expression"] == "Apache-2.0"
     with tarfile.open(next(dist.glob("*.tar.gz"))) as archive:
         held = {Path(name).name for name in archive.getnames()}
-    assert {"LICENSE", "README.md", "pyproject.toml", "py.typed"} <= held
+    assert {"CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml", "py.typed"} <= held
+    assert any(url.startswith("Changelog, ") for url in metadata.get_all("Project-URL", []))
 
 
 @pytest.mark.parametrize("tool", ["pip", "uv"])

@@ -134,7 +134,7 @@ def test_what_is_packed_is_sources_types_licence_and_readme(tmp_path: Path) -> N
     found = {one["path"] for one in packed["files"]}
     code = {f"src/{path.relative_to(PACKAGE / 'src')}" for path in SOURCES}
     types = {f"types/{name}" for name in types_of(PACKAGE)}
-    assert found == {"LICENSE", "README.md", "package.json", *code, *types}
+    assert found == {"CHANGELOG.md", "LICENSE", "README.md", "package.json", *code, *types}
     exports = json.loads((PACKAGE / "package.json").read_text())["exports"].values()
     assert {file.removeprefix("./") for one in exports for file in one.values()} <= found
 
