@@ -6,7 +6,13 @@ import re
 
 import pytest
 
+from headgate.config.backend_settings import ClusterSettings, RedisSettings
+from headgate.kafka import lane, topics
+from headgate.kafka.options import LaneLimits
+from headgate.kafka.topics import ANSWER_TIMEOUT_MS
+from headgate.supervisor import overview
 from headgate.supervisor.overview import InstanceHealth
+from headgate.suppression.options import SuppressOptions
 from headgate.top.session import _PAGES, _QUIT, _STEPS
 from headgate.top.views import _SORTED_COLUMNS, SORT_KEYS, VIEW_KEYS, Sort
 from support.pages import DOCS
@@ -40,3 +46,21 @@ def test_the_fields_of_ready_are_right() -> None:
     known = {"status", "workers", "up", "wanted", "dependencies", "ok", "required", "detail"}
     assert fields - {"redis"} == known
     assert {"status", "workers", "dependencies"} <= set(InstanceHealth._fields)
+
+
+def test_the_times_until_a_failure_is_seen_are_those_of_the_code() -> None:
+    table = PAGE.partition("### Time until a failure is seen")[2].partition("\n###")[0]
+    kafka, redis = ClusterSettings(bootstrap_servers=("k:9092",)), RedisSettings()
+    limits = LaneLimits()
+    assert overview._POLL_S == 1  # the parent asks its workers
+    assert lane._PROBE_S == 1
+    assert ANSWER_TIMEOUT_MS == 3000
+    assert limits.stall_ms == 5000
+    assert f"`metadata_refresh_ms`, {kafka.metadata_refresh_ms // 1000} s" in table
+    assert f"`lane_stall_ms` ({kafka.lane_stall_ms // 1000} s)" in table
+    assert f"`redis.timeout_ms` ({redis.timeout_ms / 1000:g} s)" in table
+    assert SuppressOptions().tick_s == 1
+    assert f"after {overview._HUNG_S:g} s the parent kills it" in table
+    answers_s = (ANSWER_TIMEOUT_MS + limits.stall_ms) / 1000
+    assert lane._PROBE_S + answers_s < 10
+    assert kafka.metadata_refresh_ms / 1000 + topics._PAUSE_S + answers_s + overview._POLL_S <= 20
