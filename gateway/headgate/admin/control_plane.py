@@ -26,10 +26,13 @@ from headgate.model.internal_topics import held_topic
 from headgate.model.outcome import Failure, Reason, Refused, brief, malformed
 from headgate.model.policy import PolicyTable, TopicPolicy
 from headgate.model.reply import shown_text
+from headgate.model.request import check_parameters
 from headgate.model.text import did_you_mean
 from headgate.model.topics import SimilarTopics, TopicState
 from headgate.redis.pauses import RedisPauses
 from headgate.replays.second_tier import SecondTier
+
+_FORGET_PARAMETERS = ("key", "key_base64", "pretty")
 
 
 class Admin:
@@ -250,6 +253,7 @@ class Admin:
 
 def _key(request: web.Request) -> bytes | None:
     """Return the key in the query: ?key= as UTF-8 text, or ?key_base64=; None without both."""
+    check_parameters(request.query, _FORGET_PARAMETERS)  # a misspelled key forgets every key
     encoded = request.query.get("key_base64")
     if encoded is not None:
         try:

@@ -1,7 +1,7 @@
 """Options from the headers of a request, and hints for unknown paths."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
@@ -227,12 +227,17 @@ def read_query(query: str, parameter: str) -> list[str]:
         pairs = parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=100)
     except ValueError:  # UnicodeDecodeError is one
         raise Refused(malformed("the query is not UTF-8, or has too many parameters")) from None
-    for name, _ in pairs:
-        if name != parameter:
-            name = name[:_SHOWN_BYTES]
-            hint = closest(name.lower(), [parameter]) or f'Its only parameter is "{parameter}".'
-            raise Refused(malformed(f'the query has no parameter "{name}". {hint}'))
+    check_parameters((name for name, _ in pairs), [parameter])
     return [value for _, value in pairs]
+
+
+def check_parameters(given: Iterable[str], known: Sequence[str]) -> None:
+    """Raise Refused (malformed) for the first parameter of a query that is not known."""
+    for name in given:
+        if name not in known:
+            shown = name[:_SHOWN_BYTES]
+            hint = closest(shown.lower(), known) or f"It may have {', '.join(known)}."
+            raise Refused(malformed(f'the query has no parameter "{shown}". {hint}'))
 
 
 def _any_key(ours: Mapping[bytes, bytes]) -> bytes | None:

@@ -247,6 +247,15 @@ async def test_pages_for_probes_and_people(
     assert "\n  " in await (await client.get("/v1/producers?pretty")).text()
 
 
+async def test_a_misspelled_key_does_not_forget_every_key(
+    instance: FakeInstance, client: TestClient[Any, Any]
+) -> None:
+    answer = await client.delete("/v1/suppression/deals?kye=1")
+    assert answer.status == 400
+    assert 'no parameter "kye". Did you mean "key"?' in (await answer.json())["detail"]
+    assert instance.forgotten == []
+
+
 async def test_forgetting_is_done_and_written_down(
     instance: FakeInstance, client: TestClient[Any, Any], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -61,7 +61,7 @@ async def test_invalid_key_headers_are_refused(
     [
         ("?kye=k", 'has no parameter "kye". Did you mean "key"?'),
         ("?Key=k", 'Did you mean "key"?'),
-        ("?key=k&sync", 'has no parameter "sync". Its only parameter is "key"'),
+        ("?key=k&sync", 'has no parameter "sync". It may have key.'),
         ("?" + "x" * 300, 'has no parameter "' + "x" * 40 + '".'),
     ],
 )
