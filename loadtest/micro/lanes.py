@@ -36,8 +36,8 @@ from headgate.kafka.topics import KafkaTopics  # noqa: E402
 from headgate.metrics.meter import Labels, Meter  # noqa: E402
 from headgate.model.keys import partition_for  # noqa: E402
 from headgate.model.outcome import Failure  # noqa: E402
-from headgate.model.publish import Publish  # noqa: E402
-from headgate.model.record import Record, size_of  # noqa: E402
+from headgate.model.publish import Publish, Record  # noqa: E402
+from headgate.model.record import size_of  # noqa: E402
 from support.process.stack import RunningBroker  # noqa: E402
 from targets import BROKER_SETTINGS, PARTITIONS, TOPIC_SETTINGS  # noqa: E402
 from workload import Shape, events  # noqa: E402

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from zlib import crc32
 
-from headgate.model.record import Record
+from headgate.model.publish import Record
 from headgate.spool.database import Append, pack
 from headgate.spool.journal import Journal
 

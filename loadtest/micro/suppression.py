@@ -15,8 +15,7 @@ from collections.abc import Awaitable, Sequence
 
 from headgate.metrics.meter import Labels, Meter
 from headgate.model.outcome import Failure
-from headgate.model.publish import Publish, Stage
-from headgate.model.record import Record
+from headgate.model.publish import Publish, Record, Stage
 from headgate.model.suppression import Reservation, Scope
 from headgate.suppression.options import SuppressOptions
 from headgate.suppression.rules import (

@@ -29,8 +29,8 @@ from headgate.kafka.topics import KafkaTopics
 from headgate.metrics.meter import Meter
 from headgate.model.keys import partition_for
 from headgate.model.outcome import Failure
-from headgate.model.publish import Publish
-from headgate.model.record import CONTENT_TYPE, RECORD_OVERHEAD, Header, Record, size_of
+from headgate.model.publish import Publish, Record
+from headgate.model.record import CONTENT_TYPE, RECORD_OVERHEAD, Header, size_of
 from headgate.model.topics import TopicState
 
 log = logging.getLogger("headgate.audits")

@@ -16,8 +16,8 @@ from headgate.kafka.topics import KafkaTopics
 from headgate.model.internal_topics import held_topics_of
 from headgate.model.outcome import Failure, Outcome, Reason, Refused, brief, malformed
 from headgate.model.policy import PolicyTable
-from headgate.model.publish import Publish, Stage
-from headgate.model.record import PRODUCER, RECEIVED_AT, Record, size_of
+from headgate.model.publish import Publish, Record, Stage
+from headgate.model.record import PRODUCER, RECEIVED_AT, size_of
 from headgate.model.topics import TopicState, is_glob
 
 _RETRY_AFTER_S = 2

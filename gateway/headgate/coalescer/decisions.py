@@ -26,8 +26,8 @@ from headgate.model.content import (
 )
 from headgate.model.keys import partition_for
 from headgate.model.outcome import Failure
-from headgate.model.publish import Publish, Stage
-from headgate.model.record import Header, Record, content_type_in
+from headgate.model.publish import Publish, Record, Stage, content_type_of
+from headgate.model.record import Header
 from headgate.model.route import Route
 from headgate.model.suppression import Reservation
 from headgate.offload.helper_process import HelperProcess
@@ -209,7 +209,7 @@ class Digests:
         spent = 0
         for window in windows:
             held = window.last
-            digests.append(route.digest(held.value, content_type_in(held.headers)))
+            digests.append(route.digest(held.value, content_type_of(held.headers)))
             # A hash takes a sixteenth of the time of an examination.
             spent = await self._turn(spent + len(held.value or b"") // 16)
         return digests
@@ -243,7 +243,7 @@ class Digests:
 def _content(held: HeldEvent) -> Content | None:
     if held.value is None:
         return None
-    return Content(held.value, content_type_in(held.headers), None)
+    return Content(held.value, content_type_of(held.headers), None)
 
 
 _TURN_WINDOWS = 100  # reserved in one turn of the event loop

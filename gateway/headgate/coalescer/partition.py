@@ -48,7 +48,7 @@ from headgate.kafka.transactions import (
 )
 from headgate.metrics.meter import Meter
 from headgate.model.outcome import OutcomeName
-from headgate.model.record import Record
+from headgate.model.publish import Record
 from headgate.model.route import Route
 
 log = logging.getLogger("headgate.coalescer")

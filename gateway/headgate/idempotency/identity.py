@@ -35,8 +35,7 @@ from headgate.idempotency.rules import (
 from headgate.idempotency.store import NO_REDIS
 from headgate.metrics.meter import Meter
 from headgate.model.outcome import Failure, Outcome, Refused, rejected
-from headgate.model.publish import Attempt, Claim, Publish, Stage, Ticket
-from headgate.model.record import content_type_of
+from headgate.model.publish import Attempt, Claim, Publish, Stage, Ticket, content_type_of
 from headgate.model.reply import Reply
 from headgate.model.route import Route
 
@@ -218,7 +217,9 @@ class EventIdentity:
             else:
                 of_source = names_of_cloudevents(self._prefix, route.state.topic_id, source)
                 name = of_source.of(event_id.encode())
-            content = event_fingerprint(record.key, _content(publish), content_type_of(record))
+            content = event_fingerprint(
+                record.key, _content(publish), content_type_of(record.headers)
+            )
             first = first_of.setdefault(name, (publish.index, content))
             if first == (publish.index, content):
                 claim = Claim(name, content, client.new_token(), keep_ms)

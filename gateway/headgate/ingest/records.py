@@ -34,7 +34,16 @@ from headgate.model.outcome import (
     rejected,
 )
 from headgate.model.oversize import Large
-from headgate.model.publish import SPREAD, Common, Event, Publish, RawEvent, Ticket
+from headgate.model.publish import (
+    SPREAD,
+    Common,
+    Event,
+    Publish,
+    RawEvent,
+    Record,
+    Ticket,
+    content_type_of,
+)
 from headgate.model.record import (
     BURST,
     CONTENT_TYPE,
@@ -45,8 +54,6 @@ from headgate.model.record import (
     RECEIVED_AT,
     WANTED_TIMESTAMP,
     Header,
-    Record,
-    content_type_of,
     size_of,
 )
 from headgate.model.request import RequestOptions
@@ -460,7 +467,7 @@ class Validate:
                 continue
             record = publish.record
             if route.digest is not None and (record.value is None or check.comparison is None):
-                publish.digest = route.digest(record.value, content_type_of(record))
+                publish.digest = route.digest(record.value, content_type_of(record.headers))
             if record.value is not None:
                 record.headers = [*record.headers, *route.schema_headers]
             self.event(publish, check, events[publish.index])
@@ -473,7 +480,9 @@ class Validate:
             return
         assert not isinstance(event, Failure)  # a failed event is never started
         document = event if isinstance(event, bytes) else event.document
-        self.content(publish, check, Content(value, content_type_of(publish.record), document))
+        self.content(
+            publish, check, Content(value, content_type_of(publish.record.headers), document)
+        )
 
     def content(self, publish: Publish, check: ContentCheck, content: Content) -> None:
         """Examine one event. The event may go on or be refused before this returns."""

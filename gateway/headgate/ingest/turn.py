@@ -14,8 +14,8 @@ from typing import Final
 from headgate.backends.base import Lanes, Suppression
 from headgate.ingest.complete import Complete, Oversize
 from headgate.model.outcome import Failure, Reason
-from headgate.model.publish import Common, Publish, Stage, place_again
-from headgate.model.record import EVENT_ID, content_type_of
+from headgate.model.publish import Common, Publish, Stage, content_type_of, place_again
+from headgate.model.record import EVENT_ID
 from headgate.model.route import Route
 from headgate.model.suppression import Reservation
 from headgate.model.topics import TopicState
@@ -324,7 +324,7 @@ class Reserve:
         if publish.is_client_placed or route.digest is None:
             publish.digest = b""
         elif publish.digest is None:
-            publish.digest = route.digest(record.value, content_type_of(record))
+            publish.digest = route.digest(record.value, content_type_of(record.headers))
         force = force or not publish.digest  # an event with an empty digest equals no other
         assert route.scope is not None  # events are reserved only within a scope
         publish.reservation = Reservation(route.scope, route.state.partitions, force, refuse)

@@ -19,7 +19,8 @@ from headgate.kafka.aiokafka_internals import (
 )
 from headgate.kafka.options import ClusterOptions
 from headgate.kafka.produce_request import NOT_NOW, learn_error_codes, request_by_id
-from headgate.model.record import BATCH_OVERHEAD, Record
+from headgate.model.publish import Record
+from headgate.model.record import BATCH_OVERHEAD
 from headgate.native.chosen import Records, seal, with_body
 
 # ---- replacement of aiokafka's `BatchBuilder` for a lane's batch

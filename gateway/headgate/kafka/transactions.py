@@ -24,7 +24,7 @@ from headgate.kafka.aiokafka_internals import (
 from headgate.kafka.options import ClusterOptions
 from headgate.kafka.produce_request import Fate, classify, learn_error_codes
 from headgate.kafka.topics import kafka_error
-from headgate.model.record import Record
+from headgate.model.publish import Record
 
 TRANSACTION_TIMEOUT_MS = 30_000  # the broker aborts a transaction that its owner does not end
 STEP_TIMEOUT_S = 20.0  # an ordinary leader loss takes 4-11 s; less than the transaction timeout

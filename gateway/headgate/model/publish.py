@@ -4,7 +4,7 @@ A publish is mutable on purpose: stages, suppression and lanes pass on the same 
 batch of events costs one list and no further allocation.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -12,7 +12,7 @@ from headgate.model.keys import place
 from headgate.model.outcome import Failure, Outcome, OutcomeName
 from headgate.model.oversize import Large
 from headgate.model.owner import RecordOwner
-from headgate.model.record import Header, Record
+from headgate.model.record import CONTENT_TYPE, Header
 from headgate.model.route import Route
 from headgate.model.suppression import Reservation
 from headgate.model.topics import TopicState
@@ -54,6 +54,43 @@ Event = bytes | RawEvent | Failure
 
 
 # ---- events with a record of their own
+
+
+class Record:
+    """A Kafka record. A value of None is a tombstone.
+
+    This is a class and not a tuple, because fields of a compiled class are faster to read.
+
+    Attributes:
+        timestamp_ms: Milliseconds since 1970. After the acknowledgement it is the timestamp in the
+            log, or -1 if Kafka overwrites timestamps and did not return the new one.
+        headers: At first only the event's own headers, later all. The list is replaced and never
+            changed in place, so events may share it.
+        partition: It changes if the topic grows before the record is in its lane.
+    """
+
+    __slots__ = ("headers", "key", "partition", "timestamp_ms", "topic", "value")
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[Header],
+        timestamp_ms: int,
+    ) -> None:
+        self.topic: Final = topic
+        self.partition = partition
+        self.key: Final = key
+        self.value: Final = value
+        self.headers = headers
+        self.timestamp_ms = timestamp_ms
+
+
+def content_type_of(headers: Sequence[Header]) -> bytes | None:
+    """Return the content type of a record, which is its first header if it has one."""
+    return headers[0][1] if headers and headers[0][0] == CONTENT_TYPE else None
 
 
 class Common:

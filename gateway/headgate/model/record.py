@@ -1,4 +1,4 @@
-"""Records for Kafka, and the names of their headers (shared with the Spark jobs)."""
+"""Headers and sizes of records (shared with the Spark jobs)."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -51,38 +51,6 @@ HEADER_OVERHEAD: Final = 10
 Header = tuple[str, bytes | None]
 
 
-class Record:
-    """A Kafka record. A value of None is a tombstone.
-
-    This is a class and not a tuple, because fields of a compiled class are faster to read.
-
-    Attributes:
-        timestamp_ms: Milliseconds since 1970. After the acknowledgement it is the timestamp in the
-            log, or -1 if Kafka overwrites timestamps and did not return the new one.
-        headers: At first only the event's own headers, later all. The list is replaced and never
-            changed in place, so events may share it.
-        partition: It changes if the topic grows before the record is in its lane.
-    """
-
-    __slots__ = ("headers", "key", "partition", "timestamp_ms", "topic", "value")
-
-    def __init__(
-        self,
-        topic: str,
-        partition: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: list[Header],
-        timestamp_ms: int,
-    ) -> None:
-        self.topic: Final = topic
-        self.partition = partition
-        self.key: Final = key
-        self.value: Final = value
-        self.headers = headers
-        self.timestamp_ms = timestamp_ms
-
-
 def size_of(key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> int:
     """Return an upper bound of a record's bytes in an uncompressed batch, without batch header."""
     size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
@@ -96,13 +64,3 @@ def bytes_of(header: Header) -> int:
     name, value = header
     length = len(name) if name.isascii() else len(name.encode())
     return HEADER_OVERHEAD + length + (0 if value is None else len(value))
-
-
-def content_type_of(record: Record) -> bytes | None:
-    """Return the content type of a record, which is its first header if it has one."""
-    return content_type_in(record.headers)
-
-
-def content_type_in(headers: Sequence[Header]) -> bytes | None:
-    """Return the content type from the headers of a record."""
-    return headers[0][1] if headers and headers[0][0] == CONTENT_TYPE else None

@@ -27,8 +27,8 @@ from headgate.model.oversize import (
     split_headers,
     without_dataref,
 )
-from headgate.model.publish import Common, Publish, Stage
-from headgate.model.record import CONTENT_TYPE, EVENT_ID, RECORD_OVERHEAD, Header, Record, size_of
+from headgate.model.publish import Common, Publish, Record, Stage
+from headgate.model.record import CONTENT_TYPE, EVENT_ID, RECORD_OVERHEAD, Header, size_of
 from headgate.model.route import Route
 from headgate.offload.helper_process import HelperProcess
 from headgate.oversize.chunks import (

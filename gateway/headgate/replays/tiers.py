@@ -33,7 +33,7 @@ from headgate.kafka.topics import READ_ERRORS, kafka_in_words
 from headgate.kafka.transactions import TransactionalProducer, TransactionError
 from headgate.model.outcome import Failure, Reason, Refused, brief
 from headgate.model.policy import PolicyTable
-from headgate.model.record import Record
+from headgate.model.publish import Record
 from headgate.model.route import replay_request
 from headgate.model.text import closest
 from headgate.model.topics import is_glob

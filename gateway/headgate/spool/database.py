@@ -9,7 +9,8 @@ from zlib import crc32
 
 import msgspec
 
-from headgate.model.record import Header, Record
+from headgate.model.publish import Record
+from headgate.model.record import Header
 from headgate.model.topics import TopicState
 
 if TYPE_CHECKING:

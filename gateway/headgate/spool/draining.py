@@ -15,8 +15,8 @@ from headgate.backends.base import Lanes, Topics
 from headgate.metrics.meter import Meter
 from headgate.model.keys import place
 from headgate.model.outcome import Failure, Outcome, OutcomeName, Reason
-from headgate.model.publish import Publish
-from headgate.model.record import SPOOLED, Record, size_of
+from headgate.model.publish import Publish, Record
+from headgate.model.record import SPOOLED, size_of
 from headgate.model.suppression import Reservation
 from headgate.model.topics import TopicState
 from headgate.spool.backlog import (

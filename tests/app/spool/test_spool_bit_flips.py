@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import pytest
 
-from headgate.model.record import Record
+from headgate.model.publish import Record
 from headgate.spool.carve import _checksum, _one_bit
 from headgate.spool.database import FILE, Append
 from headgate.spool.disk import Disk, SpoolOptions

@@ -13,7 +13,7 @@ import pytest
 from headgate.backends.base import Deliveries
 from headgate.ingest.admission import Admission
 from headgate.ingest.complete import ClockWatch, Complete, Reports
-from headgate.model.record import Record
+from headgate.model.publish import Record
 from headgate.model.topics import TopicState
 from headgate.spool import disk
 from headgate.spool.backlog import Backlogs

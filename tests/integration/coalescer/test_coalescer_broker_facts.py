@@ -13,7 +13,7 @@ from aiokafka.structs import TopicPartition
 from headgate.consumer.membership import committed
 from headgate.kafka.options import ClusterOptions
 from headgate.kafka.transactions import TransactionalProducer, TransactionError
-from headgate.model.record import Record
+from headgate.model.publish import Record
 from support.kafka import kafka_log
 from support.process.stack import RunningBroker, eventually
 

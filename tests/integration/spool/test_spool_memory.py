@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from headgate.model.record import Record
+from headgate.model.publish import Record
 from headgate.spool.database import Append
 from headgate.spool.journal import Journal
 from support.clients.http_client import exchange

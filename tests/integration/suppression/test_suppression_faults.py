@@ -16,8 +16,7 @@ from redis import Redis
 from headgate.devstack.ports import LOOPBACK
 from headgate.model.content import Digester
 from headgate.model.outcome import Failure, Reason
-from headgate.model.publish import Publish, Stage
-from headgate.model.record import Record
+from headgate.model.publish import Publish, Record, Stage
 from headgate.model.suppression import Reservation, Scope
 from headgate.redis.script import StoreError
 from headgate.suppression.options import SuppressOptions

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from headgate.backends.base import Deliveries
 from headgate.kafka.options import LaneLimits
 from headgate.model.outcome import OVERLOADED_RETRY_S, Failure, Reason, brief
-from headgate.model.publish import Publish, Stage, advance_all
-from headgate.model.record import BATCH_OVERHEAD, Record
+from headgate.model.publish import Publish, Record, Stage, advance_all
+from headgate.model.record import BATCH_OVERHEAD
 from headgate.model.route import refused_by_kafka
 from headgate.model.topics import TopicState
 

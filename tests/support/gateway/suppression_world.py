@@ -11,8 +11,7 @@ from itertools import count
 
 from headgate.model.content import Digester
 from headgate.model.outcome import Failure
-from headgate.model.publish import Publish, Stage
-from headgate.model.record import Record
+from headgate.model.publish import Publish, Record, Stage
 from headgate.model.suppression import Reservation, Scope
 from headgate.redis.script import StoreError
 from headgate.suppression.calls import OutgoingCall

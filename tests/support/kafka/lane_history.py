@@ -16,8 +16,8 @@ from headgate.kafka.options import ClusterOptions, LaneLimits
 from headgate.kafka.topics import KafkaTopics
 from headgate.metrics.meter import Meter
 from headgate.model.outcome import Failure, Reason
-from headgate.model.publish import Publish, Stage
-from headgate.model.record import Record, size_of
+from headgate.model.publish import Publish, Record, Stage
+from headgate.model.record import size_of
 from headgate.model.topics import TopicState
 from support.gateway.meters import a_meter, counted
 from support.kafka.kafka_log import LogRecord, read_log

@@ -6,7 +6,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-from headgate.model.record import Record
+from headgate.model.publish import Record
 from headgate.spool.database import FILE, Append
 from headgate.spool.journal import Journal
 

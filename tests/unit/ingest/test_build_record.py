@@ -8,8 +8,8 @@ from headgate.formats.json_text import KeyReader
 from headgate.ingest.records import build_record, fits
 from headgate.model.keys import partition_for
 from headgate.model.outcome import Failure, Reason, Refused
-from headgate.model.publish import SPREAD, RawEvent
-from headgate.model.record import BATCH_OVERHEAD, Record, content_type_of, size_of
+from headgate.model.publish import SPREAD, RawEvent, Record, content_type_of
+from headgate.model.record import BATCH_OVERHEAD, size_of
 from headgate.model.route import Route, exceeded, too_large
 from support.gateway.fakes import NOW_MS, common, policy, route, topic_state
 from support.kafka.lane_history import fields_of
@@ -93,7 +93,7 @@ def test_the_content_type_is_the_first_header_or_there_is_none() -> None:
         (RawEvent(b""), None),
     ):
         made = record(spread, event)
-        assert content_type_of(made) == content_type
+        assert content_type_of(made.headers) == content_type
         assert ("content-type" in dict(made.headers)) == (content_type is not None)
 
 

@@ -7,7 +7,7 @@ import pytest
 from headgate.ingest.complete import ClockWatch
 from headgate.metrics.health import Dependency, Readiness
 from headgate.model.outcome import Failure, Reason
-from headgate.model.record import Record
+from headgate.model.publish import Record
 from support.gateway.fakes import NOW_MS, topic_state
 from support.gateway.room import Room, shown
 

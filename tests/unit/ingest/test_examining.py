@@ -20,8 +20,7 @@ from headgate.model.content import (
     examine_here,
 )
 from headgate.model.outcome import Failure, Reason
-from headgate.model.publish import Publish
-from headgate.model.record import Record
+from headgate.model.publish import Publish, Record
 from headgate.model.route import Route
 from headgate.model.schema import schema_of
 from headgate.offload.helper_process import HelperProcess

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.ingest.turn import InOrder
-from headgate.model.publish import Publish
-from headgate.model.record import Record
+from headgate.model.publish import Publish, Record
 
 KEYS = (b"a", b"b", None)
 

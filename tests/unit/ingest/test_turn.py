@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from headgate.formats.json_text import KeyReader
 from headgate.ingest.turn import Turn
 from headgate.model.outcome import Failure, Reason
-from headgate.model.publish import Publish, Stage
-from headgate.model.record import Record
+from headgate.model.publish import Publish, Record, Stage
 from headgate.model.route import Route
 from support.gateway.fakes import common, policy, topic_state
 from support.gateway.room import Room, shown

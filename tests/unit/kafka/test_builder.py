@@ -8,7 +8,7 @@ import pytest
 from aiokafka.producer.message_accumulator import BatchBuilder
 
 from headgate.kafka.producer import Builder
-from headgate.model.record import Record
+from headgate.model.publish import Record
 
 MAX_BYTES = 3_000
 NONE, ZSTD = 0, 4

@@ -13,8 +13,7 @@ from headgate.kafka.options import LaneLimits
 from headgate.kafka.producer import Producer
 from headgate.model.outcome import Failure
 from headgate.model.oversize import Large
-from headgate.model.publish import Publish, Stage
-from headgate.model.record import Record
+from headgate.model.publish import Publish, Record, Stage
 from headgate.model.topics import TopicState
 
 # Compiled, a lane takes nothing but a real producer; what is tested is the same source.

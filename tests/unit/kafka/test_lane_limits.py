@@ -10,8 +10,8 @@ from headgate.kafka.lanes import KafkaLanes
 from headgate.kafka.options import ClusterOptions, LaneLimits, lane_limits
 from headgate.kafka.topics import KafkaTopics
 from headgate.model.outcome import Reason
-from headgate.model.publish import Publish
-from headgate.model.record import Record, size_of
+from headgate.model.publish import Publish, Record
+from headgate.model.record import size_of
 from headgate.model.topics import TopicState
 from support.gateway.meters import a_meter
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.kafka.producer import SingleRecordBatch
-from headgate.model.record import Record
+from headgate.model.publish import Record
 
 headers = st.lists(st.tuples(st.text(max_size=9), st.binary(max_size=9)), max_size=3)
 

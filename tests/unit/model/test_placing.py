@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.model.keys import partition_for
-from headgate.model.publish import Publish, count_of, place_again
-from headgate.model.record import Record
+from headgate.model.publish import Publish, Record, count_of, place_again
 from headgate.model.suppression import Reservation, Scope
 from support.gateway.fakes import common, route, topic_state
 from support.gateway.room import Room

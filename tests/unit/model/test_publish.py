@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 import headgate
-from headgate.model.publish import NEXT, Publish, Stage
-from headgate.model.record import Record
+from headgate.model.publish import NEXT, Publish, Record, Stage
 
 PACKAGE = Path(headgate.__file__).parent
 

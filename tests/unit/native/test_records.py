@@ -18,7 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headgate.kafka.producer import Builder
-from headgate.model.record import Record
+from headgate.model.publish import Record
 from headgate.native import plain
 from headgate.native.chosen import Records
 from support.kafka.record_batches import Decoded, decode

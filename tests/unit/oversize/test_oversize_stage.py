@@ -22,8 +22,7 @@ from headgate.model.keys import partition_for
 from headgate.model.outcome import Failure, OutcomeName, Reason, Refused
 from headgate.model.oversize import SplitRule, StoredBlob
 from headgate.model.policy import PolicyTable, TopicPolicy
-from headgate.model.publish import RawEvent, Ticket
-from headgate.model.record import Record
+from headgate.model.publish import RawEvent, Record, Ticket
 from headgate.model.route import BEHIND, Route
 from headgate.model.suppression import Scope
 from headgate.model.topics import TopicState

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from headgate.model.keys import partition_for
-from headgate.model.publish import Publish
-from headgate.model.record import Record
+from headgate.model.publish import Publish, Record
 from headgate.spool.backlog import MAX_EVENTS, Backlog, Backlogs, DualWrite, Waiting
 from headgate.spool.reading import LaneFigures, Placed
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from headgate.model.record import Record
+from headgate.model.publish import Record
 from headgate.spool.database import (
     FILE,
     Append,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.model.record import Record
+from headgate.model.publish import Record
 from headgate.spool.database import FILE, Append, JournalError
 from headgate.spool.journal import Journal
 from headgate.spool.reading import Reader

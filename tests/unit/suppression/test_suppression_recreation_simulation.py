@@ -14,8 +14,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.model.keys import partition_for
-from headgate.model.publish import Publish, Stage
-from headgate.model.record import Record
+from headgate.model.publish import Publish, Record, Stage
 from support.gateway.suppression_world import (
     LIFE_MS,
     QUARANTINE_MS,
