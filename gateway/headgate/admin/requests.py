@@ -29,7 +29,7 @@ from headgate.ingest.admission import Admission
 from headgate.model.content import is_form, is_json
 from headgate.model.installation import Kind, NewEntry
 from headgate.model.outcome import Failure, Reason, Refused, TooMuch, brief, malformed
-from headgate.model.route import management_body
+from headgate.model.route import body_too_large
 
 log = logging.getLogger("headgate.changes")
 
@@ -258,7 +258,7 @@ class Access:
             encoding = request.headers.get("Content-Encoding", "").encode("latin-1", "replace")
             raw = await read_body(request, encoding, _MAX_BYTES, self._timeout_s, self._budget)
         except TooMuch as much:
-            raise Refused(management_body(_MAX_BYTES)) from much
+            raise Refused(body_too_large(_MAX_BYTES)) from much
         self._budget.give(len(raw), 0)  # the caller parses it in this turn of the event loop
         return raw
 

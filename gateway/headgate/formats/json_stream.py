@@ -9,7 +9,7 @@ import re
 from codecs import getincrementaldecoder
 
 from headgate.model.outcome import Refused, malformed
-from headgate.model.route import streamed_record
+from headgate.model.route import record_too_large
 
 _STEP_BYTES = 32_768  # for one regular expression, which holds the interpreter's lock
 _MAX_DIGITS = 1_048_576  # of one number: a piece may end inside a number, which is then kept
@@ -192,7 +192,7 @@ class Documents:
             start = end
         self._forget(start)
         if not documents and len(self._data) > self._limit:
-            raise Refused(streamed_record(self._limit))
+            raise Refused(record_too_large(self._limit))
         return documents
 
     def check(self) -> None:

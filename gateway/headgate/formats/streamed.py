@@ -11,7 +11,7 @@ from headgate.model.oversize import StoredBlob
 from headgate.model.policy import fingerprint
 from headgate.model.publish import RawEvent
 from headgate.model.request import is_array_one_event, is_tombstone, read_options
-from headgate.model.route import Route, streamed_batch
+from headgate.model.route import Route, batch_too_large
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -144,6 +144,6 @@ class BodyInspector:
             return
         opening = piece.lstrip(b" \t\r\n")[:1]
         if opening == b"[":
-            raise Refused(streamed_batch())
+            raise Refused(batch_too_large())
         if not opening:
             raise Refused(malformed("the body begins with too much white space"))

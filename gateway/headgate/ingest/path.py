@@ -20,7 +20,7 @@ Rules:
     decode    which events has the body?                             formats
     admit     is there room in the budget and the quotas?            admission
     records   which key, partition, timestamp and size?              records
-    identify  was the event id seen before?                          path      dedupe_ttl_s
+    identify  was the event id seen before? Redis knows              path      dedupe_ttl_s
     validate  does it fit the schema; which digest has it?           records   schema, canonical
     turn      which events of its topic go on together?              turn
     reserve   is it unchanged? Redis knows                           turn      suppress
@@ -32,7 +32,7 @@ records of an oversize event enter again at reserve and produce. If the topic sp
 stands between stages and lanes, and acts as each to the other.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -45,10 +45,10 @@ from headgate.ingest.deadlines import Expire
 from headgate.ingest.gate import Gate
 from headgate.ingest.records import BuildRecords, Validate
 from headgate.ingest.turn import Turn
-from headgate.model.outcome import Failure, Reason, Refused
-from headgate.model.publish import Attempt, Event, Publish, Ticket
+from headgate.model.outcome import Failure, Refused
+from headgate.model.publish import Attempt, Publish, Ticket
 from headgate.model.request import RequestOptions, read_options
-from headgate.model.route import Route, stored_in_vain
+from headgate.model.route import Route, value_too_large
 from headgate.model.trace import Trace
 
 # ---- input from a front: a request, and the function that decodes its body
@@ -96,107 +96,6 @@ class Inbound:
 Decode = Callable[[Inbound, Route], Decoded]
 
 
-# ---- events that earlier attempts with the same Idempotency-Key completed
-
-# Placeholder for a completed event, until its answer replaces it.
-_DONE = Failure(Reason.INTERNAL, "done by an earlier attempt")
-
-
-def leave_out_known(ticket: Ticket, attempt: Attempt, decoded: Decoded) -> None:
-    """Replace events that an earlier attempt completed by placeholders."""
-    rest = [*decoded.events]
-    for index in attempt.known:
-        if index < len(rest):
-            ticket.sizes[index] = _size(rest[index])
-            rest[index] = _DONE
-    decoded.events = rest
-
-
-def answer_known(ticket: Ticket, attempt: Attempt) -> None:
-    """Set the answers of earlier attempts for their events."""
-    for index, outcome in attempt.known.items():
-        if index < len(ticket.outcomes):
-            ticket.outcomes[index] = outcome
-
-
-def _size(event: Event) -> int:
-    if isinstance(event, Failure):
-        return 0
-    value = event if isinstance(event, bytes) else event.value
-    return len(value or b"")
-
-
-# ---- deduplication by event id
-#
-# Events with a known id get their earlier answer; all others go on. Only topics with `dedupe_ttl_s`
-# use this. Events without an id wait with the others of their request, so that each key's order
-# stays.
-
-
-class Identify:
-    """Stage that answers repeated events with their earlier outcome.
-
-    Args:
-        identities: Event ids in Redis; None without Redis: all events then go on.
-        validate: The next stage for events that need validation.
-        turn: The next stage for all other events.
-        complete: Stage that ends events.
-    """
-
-    def __init__(
-        self, identities: Identities | None, validate: Validate, turn: Turn, complete: Complete
-    ) -> None:
-        self._identities = identities
-        self._validate = validate
-        self._turn = turn
-        self._complete = complete
-
-    def take(
-        self, ticket: Ticket, route: Route, started: list[Publish], events: Sequence[Event]
-    ) -> None:
-        """Claim the ids of a request's events; new events go on.
-
-        Args:
-            ticket: Ticket of the request.
-            route: Route of its topic.
-            started: Publishes of the request that were started.
-            events: All events of the request.
-        """
-        if self._identities is None:
-            self._go_on(route, started, events)
-            return
-        go_on = partial(self._claimed, ticket, route, events)
-        self._identities.claim(ticket, route, started, go_on)
-
-    def _claimed(
-        self, ticket: Ticket, route: Route, events: Sequence[Event], new: list[Publish]
-    ) -> None:
-        """Let the events with new ids go on.
-
-        Args:
-            ticket: Ticket of the request.
-            route: Route of its topic.
-            events: All events of the request.
-            new: Publishes whose ids are new.
-        """
-        if new:
-            ticket.start(new)
-            self._go_on(route, new, events)
-        elif not ticket.remaining and not ticket.done:
-            self._complete.close(ticket)
-
-    def _go_on(self, route: Route, started: list[Publish], events: Sequence[Event]) -> None:
-        """Pass new events on, like `Pipeline`, but without its shortcut (`_is_compared`).
-
-        `Validate` itself lets events pass whose digests the scanner has computed.
-        """
-        if route.check is None and not self._validate.waiting:
-            self._turn.add(route, started)
-        else:
-            self._turn.flush_topic(route.state.name)
-            self._validate.take(started, events)
-
-
 class Pipeline:
     """The stages, connected for requests.
 
@@ -205,7 +104,7 @@ class Pipeline:
         gate: Checks of the topic's state.
         admit: Admits a request's events.
         records: Builds their records.
-        identify: Finds repeated events.
+        identities: Event ids in Redis; None without Redis: no event counts as repeated.
         validate: Validates events.
         turn: Gathers the events of one turn of the event loop.
         complete: Ends events and requests.
@@ -219,7 +118,7 @@ class Pipeline:
         gate: Gate,
         admit: Admit,
         records: BuildRecords,
-        identify: Identify,
+        identities: Identities | None,
         validate: Validate,
         turn: Turn,
         complete: Complete,
@@ -230,7 +129,7 @@ class Pipeline:
         self.gate = gate
         self._admit = admit
         self._records = records
-        self._identify = identify
+        self._identities = identities
         self._validate = validate
         self._turn = turn
         self._complete = complete
@@ -274,39 +173,40 @@ class Pipeline:
             decoded = self._decode(inbound, route, options, decode_as, attempt)
             count = len(decoded.events)
             ticket.is_batch, ticket.minimal = decoded.is_batch, options.minimal
-            if streamed is not None:
-                _require_strategies(route)
             size = ticket.body_bytes if streamed is None else streamed.stored.size
             self._admit.take(ticket, options, count, size)
             # No refusals from here on: `refuse` returns a request's bytes, not its events.
-            if attempt is not None and attempt.known:
-                leave_out_known(ticket, attempt, decoded)
-            started = self._records.build(ticket, route, options, decoded, streamed)
-            if attempt is not None and attempt.known:
-                answer_known(ticket, attempt)
+            self._records.build(ticket, route, options, decoded, streamed)
         except Refused as refused:
-            failure = refused.failure
-            if inbound.may_post is not None:
-                failure = self.gate.with_suggestion(failure, inbound.topic, inbound.may_post)
-            ticket.facts = ticket.facts or self.gate.routes.facts_of(inbound.topic)
-            if decode_as is None and streamed is None:
-                failure = with_hint(failure, inbound.headers, inbound.body)
-            # A request with too many events counts as one, so that counting it stays cheap.
-            self._complete.refuse_request(
-                ticket, failure, count if count <= self._max_events else 1
-            )
+            self._refuse(ticket, inbound, decode_as, refused.failure, count)
             return ticket
         except BaseException:
             self._complete.abandon(ticket)
             raise
-        if started:
-            ticket.start(started)
-            self._go_on(ticket, route, started, decoded)
+        if ticket.publishes:
+            self._identify(ticket, route, decoded)
         elif not ticket.remaining:
             if decode_as is None and streamed is None:
                 _give_hint(ticket, inbound)
             self._complete.close(ticket)
         return ticket
+
+    def _refuse(
+        self,
+        ticket: Ticket,
+        inbound: Inbound,
+        decode_as: Decode | None,
+        failure: Failure,
+        count: int,
+    ) -> None:
+        """Refuse a request as a whole, with hints for its client."""
+        if inbound.may_post is not None:
+            failure = self.gate.with_suggestion(failure, inbound.topic, inbound.may_post)
+        if decode_as is None and inbound.streamed is None:
+            failure = with_hint(failure, inbound.headers, inbound.body)
+        ticket.facts = ticket.facts or self.gate.routes.facts_of(inbound.topic)
+        # A request with too many events counts as one, so that counting it stays cheap.
+        self._complete.refuse_request(ticket, failure, count if count <= self._max_events else 1)
 
     def _decode(
         self,
@@ -319,6 +219,8 @@ class Pipeline:
         if decode_as is not None:
             return decode_as(inbound, route)
         if inbound.streamed is not None:
+            if not route.strategies:  # since a reload, while the body was stored
+                raise Refused(value_too_large(route))
             return Decoded([inbound.streamed.event], False)
         # The scanner handles only requests without options for single events, except an id.
         is_repeat = attempt is not None and bool(attempt.known)
@@ -329,13 +231,28 @@ class Pipeline:
         structured = route.policy.cloudevents == "structured"
         return decode(inbound.body, inbound.headers, structured, self._max_events)
 
-    def _go_on(
-        self, ticket: Ticket, route: Route, started: list[Publish], decoded: Decoded
-    ) -> None:
-        """Pass events to the first stage that their topic configures."""
-        if route.policy.dedupe_ttl_s is not None:
-            self._identify.take(ticket, route, started, decoded.events)
-        elif not self._validate.waiting and (route.check is None or _is_compared(decoded)):
+    def _identify(self, ticket: Ticket, route: Route, decoded: Decoded) -> None:
+        """Claim the ids of a request's events, if its topic deduplicates; new events go on.
+
+        Events without an id wait with the others of their request, so that each key's order stays.
+        """
+        if route.policy.dedupe_ttl_s is None or self._identities is None:
+            self._go_on(route, ticket.publishes, decoded)
+        else:
+            claimed = partial(self._claimed, ticket, route, decoded)
+            self._identities.claim(ticket, route, ticket.publishes, claimed)
+
+    def _claimed(self, ticket: Ticket, route: Route, decoded: Decoded, new: list[Publish]) -> None:
+        """Let the events with new ids go on; all others have their earlier answer."""
+        if new:
+            ticket.publishes, ticket.open_publishes = new, len(new)
+            self._go_on(route, new, decoded)
+        elif not ticket.remaining and not ticket.done:
+            self._complete.close(ticket)
+
+    def _go_on(self, route: Route, started: list[Publish], decoded: Decoded) -> None:
+        """Pass events to validation, if they need it and the scanner has not done it."""
+        if not self._validate.waiting and (route.check is None or _is_compared(decoded)):
             self._turn.add(route, started)
         else:
             self._turn.flush_topic(route.state.name)
@@ -358,12 +275,6 @@ class Pipeline:
 def _is_compared(decoded: Decoded) -> bool:
     """Return whether the scanner has computed a digest for each event."""
     return decoded.digests is not None and None not in decoded.digests
-
-
-def _require_strategies(route: Route) -> None:
-    """Raise Refused if a reload took the strategies of a topic while a body was stored."""
-    if not route.strategies:
-        raise Refused(stored_in_vain(route))
 
 
 def _give_hint(ticket: Ticket, inbound: Inbound) -> None:

@@ -24,6 +24,7 @@ from headgate.model.content import (
     examine_in_need,
     is_long,
 )
+from headgate.model.keys import choose_partition
 from headgate.model.outcome import (
     Failure,
     Reason,
@@ -57,7 +58,7 @@ from headgate.model.record import (
     size_of,
 )
 from headgate.model.request import RequestOptions
-from headgate.model.route import PLAIN_BYTES, PLAIN_HEADERS, Route, exceeded
+from headgate.model.route import PLAIN_BYTES, PLAIN_HEADERS, Route, event_too_large
 from headgate.native.chosen import is_too_deep
 from headgate.offload.helper_process import HelperProcess
 
@@ -67,6 +68,7 @@ _UNASKED: Final = Failure(Reason.INTERNAL, "")  # the partition's lane was not c
 _SOME_EVENT_ID: Final = 36  # bytes of an event id that the gateway generates
 _EVENT_ID_BYTES: Final = HEADER_OVERHEAD + len(EVENT_ID) + _SOME_EVENT_ID
 _TOO_LARGE: Final = Large()
+_CACHED_KEY_BYTES: Final = 256
 _KEYLESS: Final = Failure(
     Reason.MISSING_KEY,
     "the event has no key, and this topic has no key rule that applies to it: send Headgate-Key",
@@ -83,7 +85,6 @@ class _Request:
     Attributes:
         shared_bytes: Size of the headers that each record gets, in bytes.
         refusals: By partition, the reason for which its lane accepts nothing now, or None.
-        started: Publishes that go on to the next stage.
     """
 
     def __init__(self, ticket: Ticket, common: Common, shared_bytes: int) -> None:
@@ -91,7 +92,6 @@ class _Request:
         self.common = common
         self.shared_bytes = shared_bytes
         self.refusals: dict[int, Failure | None] = {}
-        self.started: list[Publish] = []
 
 
 class BuildRecords:
@@ -116,8 +116,8 @@ class BuildRecords:
         options: RequestOptions,
         decoded: Decoded,
         streamed: Streamed | None,
-    ) -> list[Publish]:
-        """Return the publishes that go on, in order. All other events get their outcome here."""
+    ) -> None:
+        """Start the publishes of a ticket, in order. All other events get their outcome here."""
         request = self._request(ticket, route, options)
         if decoded.is_plain:
             self._from_columns(request, route, options.event_id, decoded)
@@ -125,9 +125,9 @@ class BuildRecords:
             self._from_events(request, route, options.event_id, decoded)
         if streamed is not None:
             ticket.sizes[0] = streamed.stored.size
-            for publish in request.started:
+            for publish in ticket.publishes:
                 _refer_to(streamed, publish, route)
-        return request.started
+        ticket.open_publishes = len(ticket.publishes)
 
     def _request(self, ticket: Ticket, route: Route, options: RequestOptions) -> _Request:
         now_ms = self._clock_ms()
@@ -177,15 +177,19 @@ class BuildRecords:
         """
         ticket, common, shared_bytes = request.ticket, request.common, request.shared_bytes
         sizes = ticket.sizes
+        known = ticket.attempt.known if ticket.attempt is not None else None
         for index, event in enumerate(decoded.events):
+            if known and index in known:  # an earlier attempt completed it
+                sizes[index] = _size(event)
+                ticket.put(index, known[index])
+                continue
             if isinstance(event, Failure):
                 ticket.put(index, rejected(event))
                 continue
             try:
                 record = build_record(route, event, common)
             except Refused as refused:
-                value = event if isinstance(event, bytes) else event.value
-                sizes[index] = len(value) if value else 0
+                sizes[index] = _size(event)
                 ticket.put(index, rejected(refused.failure, None, event_id))
                 continue
             key, value = record.key, record.value
@@ -210,7 +214,7 @@ class BuildRecords:
         topic, now_ms = route.topic, request.common.now_ms
         keys, partitions, digests = decoded.keys, decoded.partitions, decoded.digests
         sizes, plain_bytes = ticket.sizes, request.shared_bytes + PLAIN_BYTES
-        key, partition = None, route.partition(None, request.common.request_number)
+        key, partition = None, partition_of(route, None, request.common.request_number)
         for index, value in enumerate(decoded.events):
             assert isinstance(value, bytes)
             length = sizes[index] = len(value)
@@ -236,7 +240,7 @@ class BuildRecords:
         publish.common = request.common
         if not fits(route, length, publish.size):
             if not route.strategies:
-                failure = exceeded(route, length, publish.size)
+                failure = event_too_large(route, length, publish.size)
                 _refuse(publish, failure)
                 if publish.record.value is not None:
                     request.ticket.weigh(publish.index, publish.record.value)
@@ -248,9 +252,17 @@ class BuildRecords:
             failure_now = self._lanes.refusal(route.lane, partition)
             request.refusals[partition] = failure_now
         if failure_now is None:
-            request.started.append(publish)
+            request.ticket.publishes.append(publish)
         else:
             _refuse(publish, failure_now)
+
+
+def _size(event: Event) -> int:
+    """Return the size of an event's value, in bytes."""
+    if isinstance(event, Failure):
+        return 0
+    value = event if isinstance(event, bytes) else event.value
+    return len(value or b"")
 
 
 def fits(route: Route, value_bytes: int, record_bytes: int) -> bool:
@@ -322,7 +334,7 @@ def build_record(route: Route, event: bytes | RawEvent, common: Common) -> Recor
         raise Refused(_KEYLESS)
     if key is not None and len(key) > route.key_max_bytes:
         raise Refused(long_key(route.key_max_bytes))
-    partition = route.partition(key, common.request_number)
+    partition = partition_of(route, key, common.request_number)
     if common.tombstone:
         value = None
     if timestamp != common.now_ms and route.held is not None:
@@ -351,9 +363,25 @@ def _placed(route: Route, event: RawEvent, partition: int, common: Common) -> Re
     if key is not None and len(key) > route.key_max_bytes:
         raise Refused(long_key(route.key_max_bytes))
     if partition == SPREAD:
-        partition = route.partition(key, common.request_number)
+        partition = partition_of(route, key, common.request_number)
     value = None if common.tombstone else event.value
     return Record(route.topic, partition, key, value, _own_headers(event), timestamp)
+
+
+def partition_of(route: Route, key: bytes | None, request_number: int = 0) -> int:
+    """Return the partition of an event, as `choose_partition` does.
+
+    Keys repeat, and the hash of a key costs 2 to 8 us in Python. Long keys are not cached, because
+    they rarely repeat and would fill the cache.
+    """
+    if key is None:
+        return choose_partition(None, request_number, route.lane.partitions)
+    partition = route.partitions.get(key)
+    if partition is None:
+        partition = choose_partition(key, request_number, route.lane.partitions)
+        if len(key) <= _CACHED_KEY_BYTES:
+            route.partitions.put(key, partition)
+    return partition
 
 
 def key_of(

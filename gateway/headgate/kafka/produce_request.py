@@ -12,7 +12,7 @@ from headgate.kafka.aiokafka_internals import AddressedBatch
 from headgate.kafka.topics import kafka_name
 from headgate.kafka.wire import NO_TAGS, NULL, FlexibleRequest, Reader, varint
 from headgate.model.outcome import Failure, Reason
-from headgate.model.route import refused_by_kafka
+from headgate.model.route import too_large_for_kafka
 
 # ---- meaning of a failed batch: certainly not written, or not known
 
@@ -174,7 +174,7 @@ _DETAILS = {
 def refusal(verdict: Refusal, size_bytes: int, limit_bytes: int) -> Failure:
     """Return the failure for the client of a refused record."""
     if verdict.reason is Reason.TOO_LARGE:
-        return refused_by_kafka(size_bytes, limit_bytes)
+        return too_large_for_kafka(size_bytes, limit_bytes)
     detail = _DETAILS.get(verdict.reason, f"Kafka refused the record: {verdict.name}")
     return Failure(verdict.reason, detail)
 

@@ -13,11 +13,11 @@ __all__ = [
     "KEY_MAX_BYTES",
     "BadPointer",
     "KeyRule",
+    "choose_partition",
     "join_parts",
     "murmur2",
     "parse_pointer",
     "partition_for",
-    "place",
 ]
 
 KEY_MAX_BYTES = 4096  # the default of http.key_max_bytes
@@ -31,7 +31,7 @@ def partition_for(key: bytes, partitions: int) -> int:
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
-def place(key: bytes | None, number: int, partitions: int) -> int:
+def choose_partition(key: bytes | None, number: int, partitions: int) -> int:
     """Return the partition of an event.
 
     Args:

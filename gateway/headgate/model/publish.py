@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from headgate.model.keys import place
+from headgate.model.keys import choose_partition
 from headgate.model.outcome import Failure, Outcome, OutcomeName
 from headgate.model.oversize import Large
 from headgate.model.owner import RecordOwner
@@ -310,7 +310,7 @@ class Ticket:
 
     Attributes:
         outcomes: The outcomes in request order, None while open.
-        publishes: The events on their way, for the deadline.
+        publishes: The events on their way; all others have their outcome already.
         open_publishes: The number of publishes that have not ended.
         sizes: The value bytes of each event, for the metrics.
         waiter: Callback for the time when all events have an outcome.
@@ -344,11 +344,6 @@ class Ticket:
         self.attempt: Attempt | None = None
         self.weighing: list[tuple[int, bytes]] | None = None
         self.trace: Trace | None = None
-
-    def start(self, publishes: list[Publish]) -> None:
-        """Set the events that are on their way; all others have their outcome already."""
-        self.publishes = publishes
-        self.open_publishes = len(publishes)
 
     def put(self, index: int, outcome: Outcome) -> bool:
         """Record an outcome, and return whether it was the last one; ignore a second one."""
@@ -417,7 +412,7 @@ def place_again(publish: Publish, state: TopicState) -> bool:
     record, reservation = publish.record, publish.reservation
     publish.placed_count = count
     if not publish.is_client_placed:
-        record.partition = place(record.key, record.partition, count)
+        record.partition = choose_partition(record.key, record.partition, count)
     if reservation is not None:
         if publish.digest is None:  # events without a reservation share this object
             publish.reservation = Reservation(reservation.scope, count)

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from headgate.model.cache import BoundedCache
 from headgate.model.content import ContentCheck
-from headgate.model.keys import KEY_MAX_BYTES, place
+from headgate.model.keys import KEY_MAX_BYTES
 from headgate.model.outcome import Failure, Reason
 from headgate.model.oversize import Strategy, usable
 from headgate.model.policy import TopicPolicy
@@ -47,7 +47,6 @@ ReadKey = Callable[[bytes], bytes | None]  # `formats.json_text.KeyReader`
 PLAIN_HEADERS: Final[list[Header]] = [(CONTENT_TYPE, b"application/json")]
 PLAIN_BYTES: Final = size_of(None, None, PLAIN_HEADERS)
 _CACHED_KEYS: Final = 100_000
-_CACHED_KEY_BYTES: Final = 256
 
 
 class Route:
@@ -73,6 +72,7 @@ class Route:
             documents must fit a schema.
         is_behind: Whether the spool has events of the topic. It takes single records only, so the
             route has no strategies then (`ingest.gate.Routes.while_spooled`).
+        partitions: The partitions of keys that had events already.
         requests: The number of requests of the topic so far. With one counter for all topics,
             requests that alternate between topics would put all keyless events of a topic on one
             partition.
@@ -124,22 +124,7 @@ class Route:
             self.schema_headers = [(SCHEMA, policy.schema.version)]
         self.schema_bytes = sum([bytes_of(header) for header in self.schema_headers])
         self.read_key = read_key
-        self._partitions = BoundedCache[bytes, int](_CACHED_KEYS)
-
-    def partition(self, key: bytes | None, request_number: int = 0) -> int:
-        """Return the partition of an event, as `keys.place` does.
-
-        Keys repeat, and the hash of a key costs 2 to 8 us in Python. Long keys are not cached,
-        because they rarely repeat and would fill the cache.
-        """
-        if key is None:
-            return place(None, request_number, self.lane.partitions)
-        partition = self._partitions.get(key)
-        if partition is None:
-            partition = place(key, request_number, self.lane.partitions)
-            if len(key) <= _CACHED_KEY_BYTES:
-                self._partitions.put(key, partition)
-        return partition
+        self.partitions = BoundedCache[bytes, int](_CACHED_KEYS)
 
 
 # ---- limits of sizes, and the detail of every 413 response
@@ -169,14 +154,14 @@ def too_large(size: int, limit: int, name: str) -> Failure:
     return Failure(Reason.TOO_LARGE, detail, figures)
 
 
-def streamed_record(limit: int) -> Failure:
+def record_too_large(limit: int) -> Failure:
     """Return the failure of a streamed record; reading ended at the limit, in bytes."""
     name = "http.body_max_bytes"
     detail = f"a record has more than the limit of {limit} bytes ({name})"
     return Failure(Reason.TOO_LARGE, detail, {"limit_bytes": limit, "limit": name})
 
 
-def streamed_batch() -> Failure:
+def batch_too_large() -> Failure:
     """Return the failure of a batch above the body limit; only single events are streamed."""
     return Failure(
         Reason.TOO_LARGE,
@@ -185,7 +170,7 @@ def streamed_batch() -> Failure:
     )
 
 
-def stored_in_vain(route: Route) -> Failure:
+def value_too_large(route: Route) -> Failure:
     """Return the failure of a stored value whose topic has no strategies any more."""
     if route.is_behind:
         return BEHIND
@@ -196,24 +181,24 @@ def stored_in_vain(route: Route) -> Failure:
     )
 
 
-def management_body(limit: int) -> Failure:
+def body_too_large(limit: int) -> Failure:
     """Return the failure of a body for the control plane, whose limit is not an option."""
     return Failure(Reason.TOO_LARGE, f"the body is over {limit} bytes")
 
 
-def replay_request(why: str) -> Failure:
+def replay_too_large(why: str) -> Failure:
     """Return the failure of a replay that exceeds a registry record; `why` has the sizes."""
     advice = "ask for less, with fewer values in its filter or fewer partitions"
     return Failure(Reason.TOO_LARGE, f"{why}: {advice}")
 
 
-def refused_by_kafka(size: int, limit: int) -> Failure:
+def too_large_for_kafka(size: int, limit: int) -> Failure:
     """Return the failure of a record that only the current limit in Kafka refuses."""
     detail = "Kafka refused the record: it is larger than the topic's max.message.bytes"
     return too_large(size, limit, "max.message.bytes")._replace(detail=detail)
 
 
-def exceeded(route: Route, value_bytes: int, record_bytes: int) -> Failure:
+def event_too_large(route: Route, value_bytes: int, record_bytes: int) -> Failure:
     """Return the failure of an event that exceeds a limit of its topic.
 
     While the spool has events of the topic, its strategies do not apply, so the refusal is

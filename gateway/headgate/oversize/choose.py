@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from headgate.formats.decode import is_plain_json
-from headgate.ingest.records import fits
+from headgate.ingest.records import fits, partition_of
 from headgate.ingest.turn import EventIds
 from headgate.model.outcome import (
     OVERLOADED_RETRY_S,
@@ -157,7 +157,7 @@ def split_plan(publish: Publish, route: Route, parts: Split, set_id: str) -> Ove
         if len(own_key) > route.key_max_bytes:
             return None
         headers, own_id = [JSON_TYPE, *mark], f"{event_id}/{number}"
-        partition = route.partition(own_key)
+        partition = partition_of(route, own_key)
         record = Record(old.topic, partition, own_key, value, headers, old.timestamp_ms)
         size = shared + size_of(own_key, value, [*headers, (EVENT_ID, own_id.encode())])
         records.append(PlannedRecord(record, size, own_id))

@@ -16,7 +16,7 @@ from headgate.ingest.complete import Complete
 from headgate.ingest.turn import InOrder, Produce, Reserve
 from headgate.model.outcome import Failure, Reason, Refused
 from headgate.model.publish import Publish, Stage
-from headgate.model.route import BEHIND, exceeded
+from headgate.model.route import BEHIND, event_too_large
 from headgate.oversize.choose import ChooseStrategy, MultiRecordPublish, OversizePlan, Tools
 
 log = logging.getLogger("headgate.oversize")
@@ -171,7 +171,7 @@ class OversizeStage:
         assert common is not None
         if value is not None and publish.ticket is not None:
             publish.ticket.weigh(publish.index, value)
-        self._ends.failed([publish], exceeded(common.route, len(value or b""), publish.size))
+        self._ends.failed([publish], event_too_large(common.route, len(value or b""), publish.size))
 
     def _put(self, publish: Publish, plan: OversizePlan) -> None:
         failure = self._refusal(publish, plan)

@@ -34,7 +34,7 @@ from headgate.kafka.transactions import TransactionalProducer, TransactionError
 from headgate.model.outcome import Failure, Reason, Refused, brief
 from headgate.model.policy import PolicyTable
 from headgate.model.publish import Record
-from headgate.model.route import replay_request
+from headgate.model.route import replay_too_large
 from headgate.model.text import closest
 from headgate.model.topics import is_glob
 from headgate.replays.offset_map import (
@@ -88,7 +88,7 @@ async def asking(cluster: str) -> AsyncIterator[None]:
         log.warning("%s", error)
         raise Refused(Failure(Reason.NOT_COVERED, str(error))) from error
     except TooLargeError as error:
-        raise Refused(replay_request(str(error))) from error
+        raise Refused(replay_too_large(str(error))) from error
 
 
 @contextmanager

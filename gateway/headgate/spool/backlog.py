@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from headgate.backends.base import Suppression
-from headgate.model.keys import place
+from headgate.model.keys import choose_partition
 from headgate.model.outcome import Failure, Outcome
 from headgate.model.publish import Publish
 from headgate.model.suppression import Scope
@@ -400,7 +400,7 @@ class Backlogs:
         last = next(reversed(backlog.topic_counts), partitions)
         if last == partitions or partitions not in backlog.topic_counts:
             return backlog, partitions
-        return self.of(backlog.topic, place(key, backlog.partition, last)), last
+        return self.of(backlog.topic, choose_partition(key, backlog.partition, last)), last
 
     def move_last(self, backlog: Backlog) -> None:
         """Move a backlog behind all others after its turn."""

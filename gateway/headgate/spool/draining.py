@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from headgate.backends.base import Lanes, Topics
 from headgate.metrics.meter import Meter
-from headgate.model.keys import place
+from headgate.model.keys import choose_partition
 from headgate.model.outcome import Failure, Outcome, OutcomeName, Reason
 from headgate.model.publish import Publish, Record
 from headgate.model.record import SPOOLED, size_of
@@ -668,7 +668,7 @@ def _publish(unit: DrainUnit, event: Packed, state: TopicState) -> Publish:
     key, value, headers, timestamp_ms = event
     partition = unit.backlog.partition
     if unit.placed_by != state.partitions:
-        partition = place(key, partition, state.partitions)
+        partition = choose_partition(key, partition, state.partitions)
     headers = [*headers, (SPOOLED, b"%d" % unit.at_ms)]
     record = Record(state.name, partition, key, value, headers, timestamp_ms)
     publish = Publish(record, size_of(key, value, headers), None, 0, None)

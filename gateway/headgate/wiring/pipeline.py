@@ -14,7 +14,7 @@ from headgate.ingest.admission import Admission, Admit, SpendQuota
 from headgate.ingest.complete import ClockWatch, Complete, Reports
 from headgate.ingest.deadlines import Expire
 from headgate.ingest.gate import Gate
-from headgate.ingest.path import Identify, Pipeline
+from headgate.ingest.path import Pipeline
 from headgate.ingest.records import BuildRecords, Validate
 from headgate.ingest.turn import EventIds, Produce, Reserve, ReserveVerdicts, Turn
 from headgate.metrics.meter import Meter
@@ -122,7 +122,7 @@ def build_pipeline(parts: PipelineParts) -> Built:
         gate,
         Admit(parts.admission, parts.spend_quota, parts.batch_max_events),
         BuildRecords(lanes, parts.clock_ms),
-        Identify(parts.identities, validate, turn, complete),
+        parts.identities,
         validate,
         turn,
         complete,

@@ -10,6 +10,7 @@ import pytest
 from headgate.config.settings import AuthSettings
 from headgate.http.auth import Authenticator, Peer
 from headgate.http.connection import KnownHeads, PlainPosts
+from headgate.ingest.records import partition_of
 from headgate.model.policy import PolicyTable, TopicPolicy
 from headgate.native.chosen import framed
 from support.gateway.fakes import route
@@ -39,7 +40,7 @@ def learn(name: str) -> None:
             id="producers",
         ),
         pytest.param(lambda name: TABLE.match(f"orders{name}"), id="topics"),
-        pytest.param(lambda name: ROUTE.partition(name.encode()[-1000:]), id="keys"),
+        pytest.param(lambda name: partition_of(ROUTE, name.encode()[-1000:]), id="keys"),
         pytest.param(
             lambda name: POSTS.read(f"/v1/topics/{name}/events", ((b"Host", b"x"),)), id="paths"
         ),

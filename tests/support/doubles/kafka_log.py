@@ -13,7 +13,7 @@ from headgate.kafka.options import LaneLimits
 from headgate.model.outcome import OVERLOADED_RETRY_S, Failure, Reason, brief
 from headgate.model.publish import Publish, Record, Stage, advance_all
 from headgate.model.record import BATCH_OVERHEAD
-from headgate.model.route import refused_by_kafka
+from headgate.model.route import too_large_for_kafka
 from headgate.model.topics import TopicState
 
 Change = Callable[[TopicState | None, TopicState | None], None]
@@ -180,7 +180,7 @@ class MemoryLanes:
         failure, self.next_failure = self.next_failure, None
         limit = state.max_message_bytes
         if failure is None and len(batch) == 1 and batch[0].size + BATCH_OVERHEAD > limit:
-            failure = refused_by_kafka(batch[0].size, limit)
+            failure = too_large_for_kafka(batch[0].size, limit)
         if failure is not None:
             self._fail(batch, failure)
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headgate.formats.decode import decode
 from headgate.formats.json_text import KeyReader
-from headgate.ingest.records import key_of
+from headgate.ingest.records import key_of, partition_of
 from headgate.model.content import INLINE_BYTES, Comparison
 from headgate.model.outcome import Refused
 from headgate.model.policy import TopicPolicy
@@ -58,7 +58,7 @@ class PlainScanner:
         type(self).accepted += 1
         if not self._has_key:
             return values, None, None, None
-        partitions = [route.partition(key) for key in keys]
+        partitions = [partition_of(route, key) for key in keys]
         if self._compared is None:
             return values, keys, partitions, None
         return values, keys, partitions, [self._digest(value) for value in values]

@@ -10,7 +10,7 @@ from headgate.model.keys import partition_for
 from headgate.model.outcome import Failure, Reason, Refused
 from headgate.model.publish import SPREAD, RawEvent, Record, content_type_of
 from headgate.model.record import BATCH_OVERHEAD, size_of
-from headgate.model.route import Route, exceeded, too_large
+from headgate.model.route import Route, event_too_large, too_large
 from support.gateway.fakes import NOW_MS, common, policy, route, topic_state
 from support.kafka.lane_history import fields_of
 
@@ -227,7 +227,7 @@ def oversize(rules: Route, made: Record) -> Failure | None:
     length = len(made.value or b"")
     if fits(rules, length, size(made)):
         return None
-    return exceeded(rules, length, size(made))
+    return event_too_large(rules, length, size(made))
 
 
 def test_max_bytes_limits_the_value() -> None:

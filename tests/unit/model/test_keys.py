@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.ingest.records import partition_of
 from headgate.model.keys import (
     BadPointer,
     KeyRule,
@@ -35,7 +36,7 @@ def test_a_partition_is_in_range_and_the_cache_agrees(key: bytes, partitions: in
     partition = partition_for(key, partitions)
     assert 0 <= partition < partitions
     cached = route(topic_state(partitions=partitions))
-    assert [cached.partition(key), cached.partition(key)] == [partition, partition]
+    assert [partition_of(cached, key), partition_of(cached, key)] == [partition, partition]
 
 
 @pytest.mark.parametrize(
