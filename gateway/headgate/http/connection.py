@@ -26,17 +26,19 @@ import re
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from aiohttp.helpers import rfc822_formatted_time
 
 from headgate.http.auth import Peer, peer_at
 from headgate.model.cache import BoundedCache
-from headgate.model.outcome import Failure, Reason
+from headgate.model.outcome import Failure, Reason, Refused
 from headgate.model.publish import Ticket
 from headgate.model.reply import Reply, problem
+from headgate.model.request import RequestOptions, read_options
 from headgate.native.chosen import framed
 
 if TYPE_CHECKING:
@@ -77,6 +79,10 @@ _UNUSUAL: Final = frozenset(
         b"upgrade",
     )
 )
+# Those of the values that vary without effect on parsing that are options (`read_options`).
+_OPTIONS: Final = frozenset(
+    (b"headgate-event-id", b"headgate-key", b"headgate-timestamp", b"traceparent")
+)
 _PATHS_REMEMBERED: Final = 1000  # clients choose them freely
 _HEADS_REMEMBERED: Final = 1000
 _PATH_MAX: Final = 1024  # characters; a topic name of 249 characters may be encoded as 747
@@ -89,8 +95,22 @@ def may_become_plain(data: bytes) -> bool:
     return len(data) < HEAD_MAX_BYTES and b"\r\n\r\n" not in data
 
 
+class PlainHead(NamedTuple):
+    """The head of a plain post.
+
+    Attributes:
+        topic: Topic of the request.
+        headers: Headers; names in lower case.
+        options: Options of a known head; None if the pipeline must read them.
+    """
+
+    topic: str
+    headers: Headers
+    options: RequestOptions | None = None
+
+
 class KnownHeads:
-    """A cache of topics and headers by request head.
+    """A cache of plain posts' heads by their bytes.
 
     Args:
         limit: Largest number of heads. A full cache is cleared; 0 remembers none.
@@ -102,7 +122,7 @@ class KnownHeads:
     __slots__ = ("_is_on", "_known", "hits")
 
     def __init__(self, limit: int = _HEADS_REMEMBERED) -> None:
-        self._known = BoundedCache[bytes, tuple[str, dict[bytes, bytes]]](limit)
+        self._known = BoundedCache[bytes, PlainHead](limit)
         self._is_on = limit > 0
         self.hits = 0
 
@@ -122,10 +142,14 @@ class KnownHeads:
             for name, value in headers.items()
             if name not in own_values and name != _LENGTH
         }
-        self._known.put(head, (topic, shared))
+        options = None
+        if _OPTIONS.isdisjoint(own_values):
+            with suppress(Refused):  # the pipeline refuses each request with such a head
+                options = read_options(headers)
+        self._known.put(head, PlainHead(topic, shared, options))
 
-    def find(self, request: Framed) -> tuple[str, Headers] | None:
-        """Return topic and headers (without the length) of a request with a known head."""
+    def find(self, request: Framed) -> PlainHead | None:
+        """Return a request's head, without the length, if it is known."""
         head, own_values, _body_start, _body_end = request
         cached = self._known.get(head)
         if cached is None:
@@ -133,8 +157,7 @@ class KnownHeads:
         self.hits += 1
         if not own_values:
             return cached
-        topic, headers = cached
-        return topic, {**headers, **own_values}
+        return PlainHead(cached.topic, {**cached.headers, **own_values}, cached.options)
 
 
 class PlainPosts:
@@ -274,7 +297,7 @@ log = logging.getLogger("headgate.http")
 
 
 # Of `events.EventsFront`: start a request, and return its response once it has ended.
-Begin = Callable[[str, bytes, Headers, Peer, Callable[[Ticket], None]], bytes | None]
+Begin = Callable[[PlainHead, bytes, Peer, Callable[[Ticket], None]], bytes | None]
 Finish = Callable[[Ticket, str | None], bytes]
 
 
@@ -462,13 +485,13 @@ class FastConnection:
             elif self._wait is None:
                 self._wait = self._loop.call_later(_WAIT_S, self._end_wait)
             return False
-        plain = self._heads.find(request)
-        if plain is None:
-            plain = self._read_head(request)
+        head = self._heads.find(request)
+        if head is None:
+            head = self._read_head(request)
         else:
             self._new_heads = 0
         _, _, body_start, body_end = request
-        if plain is None or body_end - body_start > self._posts.max_bytes:
+        if head is None or body_end - body_start > self._posts.max_bytes:
             self._pass_to_aiohttp()
             return False
         if len(data) < body_end:
@@ -477,26 +500,28 @@ class FastConnection:
         if self._wait is not None:
             self._stop_waiting()
         self._buffer = data[body_end:]
-        topic, headers = plain
-        self._start(topic, data[body_start:body_end], headers)
+        self._start(head, data[body_start:body_end])
         return True
 
-    def _read_head(self, request: Framed) -> tuple[str, Headers] | None:
+    def _read_head(self, request: Framed) -> PlainHead | None:
         """Read a head that is not known, and remember it if it is plain."""
         _, _, body_start, _ = request
         plain = self._posts.read_head(self._buffer[:body_start], self._server.header_max_bytes)
-        if plain is not None and self._new_heads < _NEW_HEADS_MAX:
+        if plain is None:
+            return None
+        topic, headers = plain
+        if self._new_heads < _NEW_HEADS_MAX:
             self._new_heads += 1
-            self._heads.learn(request, *plain)
-        return plain
+            self._heads.learn(request, topic, headers)
+        return PlainHead(topic, headers)
 
-    def _start(self, topic: str, body: bytes, headers: Headers) -> None:
+    def _start(self, head: PlainHead, body: bytes) -> None:
         """Start a request; it is answered at once or when it has ended."""
         peer = self._peer
         if peer is None:
             peer = self._peer = peer_at(self._transport)
         try:
-            response = self._begin(topic, body, headers, peer, self._when_ended)
+            response = self._begin(head, body, peer, self._when_ended)
         except Exception:  # the outermost frame of this request
             self._fail()
             return

@@ -15,7 +15,7 @@ from headgate.formats.json_text import Weight, heaviest
 from headgate.http.answer import response_to
 from headgate.http.auth import ANONYMOUS, Authenticator, Identity, Peer, peer_of
 from headgate.http.body import Streams, read_body, waits_for_leave
-from headgate.http.connection import MAX_BYTES, PlainPosts, on_the_wire
+from headgate.http.connection import MAX_BYTES, PlainHead, PlainPosts, on_the_wire
 from headgate.http.request_log import REPORTED, TRACE, RequestLog
 from headgate.idempotency.identity import EVENTS, RequestIdentity, marked
 from headgate.idempotency.rules import IDEMPOTENCY_KEY, KeyedRequest
@@ -128,8 +128,8 @@ class FairShares(Generic[Waiting]):
         """Return whether a producer wants more than its share while there are others."""
         return now_s < self._pressed_until
 
-    def starts(self, producer: str, size: int, now_s: float) -> bool:
-        """Return whether a request may start now; otherwise it has to `wait`.
+    def try_start(self, producer: str, size: int, now_s: float) -> bool:
+        """Charge a request to its producer's share if it may start now; otherwise it has to `wait`.
 
         Args:
             producer: The name of the producer.
@@ -224,10 +224,10 @@ class FairQueue:
         """Return whether a producer waits, or waited recently, while other producers send."""
         return self._shares.is_pressed(self._clock())
 
-    def starts(self, inbound: Inbound) -> bool:
-        """Return whether a request may start now; otherwise it must `wait`."""
+    def try_start(self, inbound: Inbound) -> bool:
+        """Charge a request to the share of its producer; return False if it must `wait`."""
         shares = self._shares
-        may_start = shares.starts(inbound.producer, len(inbound.body), inbound.arrived)
+        may_start = shares.try_start(inbound.producer, len(inbound.body), inbound.arrived)
         if self._due is None and shares.needs_round:
             self._schedule()
         return may_start
@@ -457,46 +457,33 @@ class EventsFront:
 
     # ---- plain posts that a connection has read itself
 
-    def begin(
-        self,
-        topic: str,
-        body: bytes,
-        headers: Mapping[bytes, bytes],
-        peer: Peer,
-        ended: Ended,
-    ) -> bytes | None:
+    def begin(self, head: PlainHead, body: bytes, peer: Peer, ended: Ended) -> bytes | None:
         """Start a complete request without task or future; otherwise like `post`.
 
         Args:
-            topic: Topic of the request.
+            head: Head of the request.
             body: Body of the request.
-            headers: Headers of the request; names in lower case.
             peer: Peer of the connection.
             ended: Callback with the ticket for `finish`; it may be called before this returns.
 
         Returns:
             The response to a request that is refused at once; None if `ended` is called.
         """
-        if self.traces is None or (trace := self.traces.begin(headers)) is None:
-            return self._begin(topic, body, headers, peer, ended, None)
-        trace.path = ROUTE.replace("{topic}", topic)[:PATH_SHOWN]
-        headers = {**headers, TRACEPARENT: trace.context}
+        trace = None if self.traces is None else self.traces.begin(head.headers)
+        if self.traces is None or trace is None:
+            return self._begin(head, body, peer, ended, None)
+        trace.path = ROUTE.replace("{topic}", head.topic)[:PATH_SHOWN]
         try:
-            return self._begin(topic, body, headers, peer, ended, trace)
+            headers = {**head.headers, TRACEPARENT: trace.context}
+            return self._begin(PlainHead(head.topic, headers), body, peer, ended, trace)
         except BaseException:
             self.traces.end(trace, _INTERNAL_STATUS)
             raise
 
     def _begin(
-        self,
-        topic: str,
-        body: bytes,
-        headers: Mapping[bytes, bytes],
-        peer: Peer,
-        ended: Ended,
-        trace: Trace | None,
+        self, head: PlainHead, body: bytes, peer: Peer, ended: Ended, trace: Trace | None
     ) -> bytes | None:
-        arrived = self._loop.time()
+        arrived, topic, headers = self._loop.time(), head.topic, head.headers
         request_id, producer = self.request_id(headers), ""
         try:
             caller = self.admit_caller(headers, peer, topic, request_id)
@@ -515,7 +502,15 @@ class EventsFront:
                 )
             return on_the_wire(reply, request_id)
         inbound = Inbound(
-            topic, producer, headers, body, request_id, arrived, None, caller.may_post, trace
+            topic,
+            producer,
+            headers,
+            body,
+            request_id,
+            arrived,
+            may_post=caller.may_post,
+            trace=trace,
+            options=head.options,
         )
         self.start(inbound, ended)
         return None
@@ -629,7 +624,7 @@ class EventsFront:
             decode_as: Decodes the body for a front of another protocol.
             endpoint: Endpoint of the request, and its parameters besides the topic.
         """
-        if not self._queue.starts(inbound):
+        if not self._queue.try_start(inbound):
             late = partial(self._start_late, inbound, ended, decode_as, endpoint)
             self._queue.wait(inbound, late)
         elif IDEMPOTENCY_KEY in inbound.headers:
@@ -731,13 +726,13 @@ class EventsFront:
         """Return the response to a ticket that has ended; count and log the request."""
         for index, document in ticket.weighing or ():
             _put_weights(ticket, index, heaviest(document))
-        reply = self.marked(ticket, reply_of(ticket))
+        reply = self.with_headers(ticket, reply_of(ticket))
         if reply.status >= _NOT_ALL_WELL:
             self.request_log.ended(ticket, reply.status)
         self.count(ROUTE, reply.status, seconds, ticket.request_id, ticket.trace)
         return reply
 
-    def marked(self, ticket: Ticket, reply: Reply) -> Reply:
+    def with_headers(self, ticket: Ticket, reply: Reply) -> Reply:
         """Return the reply with headers about the Idempotency-Key and the producer's quotas."""
         if ticket.attempt is not None:
             reply = marked(ticket.attempt, ticket.outcomes, reply)

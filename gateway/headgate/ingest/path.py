@@ -68,6 +68,7 @@ class Inbound:
         may_post: Returns whether the caller may write to a topic, for suggestions. None: no
             suggestions.
         trace: Its trace, if it is sampled.
+        options: Its options, if the front knows them.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Inbound:
         streamed: Streamed | None = None,
         may_post: Callable[[str], bool] | None = None,
         trace: Trace | None = None,
+        options: RequestOptions | None = None,
     ) -> None:
         self.topic: Final = topic
         self.producer: Final = producer
@@ -91,6 +93,7 @@ class Inbound:
         self.streamed: Final = streamed
         self.may_post: Final = may_post
         self.trace: Final = trace
+        self.options: Final = options
 
 
 Decode = Callable[[Inbound, Route], Decoded]
@@ -169,7 +172,7 @@ class Pipeline:
         try:
             route = self.gate.open(inbound.topic, needs_offset=decode_as is not None)
             ticket.facts = route.facts
-            options = read_options(inbound.headers)
+            options = inbound.options or read_options(inbound.headers)
             decoded = self._decode(inbound, route, options, decode_as, attempt)
             count = len(decoded.events)
             ticket.is_batch, ticket.minimal = decoded.is_batch, options.minimal

@@ -15,7 +15,7 @@ from aiohttp.streams import EMPTY_PAYLOAD
 
 from headgate.http.answer import response_to
 from headgate.http.auth import Peer
-from headgate.http.connection import FastConnection, PlainPosts
+from headgate.http.connection import FastConnection, PlainHead, PlainPosts
 from headgate.http.request_log import RequestLog
 from headgate.http.server import HttpConnection, HttpServer, ambiguity
 from headgate.model.publish import Ticket
@@ -44,13 +44,12 @@ class Front:
 
     def begin(
         self,
-        topic: str,
+        head: PlainHead,
         body: bytes,
-        headers: Mapping[bytes, bytes],
         _peer: Peer,
         _ended: Callable[[Ticket], None],
     ) -> bytes | None:
-        self.taken.append(Read(topic, without_length(headers), body))
+        self.taken.append(Read(head.topic, without_length(head.headers), body))
         return b""
 
     def finish(self, ticket: Ticket, _remote: str | None) -> bytes:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ from aiohttp import web
 from headgate.devstack.ports import LOOPBACK
 from headgate.http.answer import problem_response, response_to
 from headgate.http.auth import Peer
-from headgate.http.connection import PlainPosts, on_the_wire
+from headgate.http.connection import PlainHead, PlainPosts, on_the_wire
 from headgate.http.request_log import RequestLog
 from headgate.http.server import HttpServer
 from headgate.model.outcome import Refused
@@ -46,9 +46,8 @@ class Front:
 
     def begin(
         self,
-        topic: str,
+        head: PlainHead,
         body: bytes,
-        headers: Mapping[bytes, bytes],
         peer: Peer,
         ended: Callable[[Ticket], None],
     ) -> bytes | None:
@@ -56,7 +55,7 @@ class Front:
             raise KeyError("a bug")
         if body == b"none":
             return on_the_wire(Reply(503, JSON, (), body), "id")
-        ticket = Ticket(topic, "shop", "id", 0.0)
+        ticket = Ticket(head.topic, "shop", "id", 0.0)
         self.bodies[id(ticket)] = body
         ticket.done = body != b"wait"
         self.open.append(ticket)  # kept, so that ids stay their own

@@ -21,7 +21,7 @@ def started_at_once(shares: Shares, producer: str, requests: int, now_s: float =
     """Offer so many in one round; how many start. The others wait."""
     started = 0
     for number in range(requests):
-        if shares.starts(producer, SIZE, now_s):
+        if shares.try_start(producer, SIZE, now_s):
             started += 1
         else:
             shares.wait(producer, SIZE, f"{producer} {number}")
@@ -49,7 +49,7 @@ def test_what_waits_starts_in_order_and_before_what_comes_later() -> None:
     shares = Shares()
     started_at_once(shares, "rest", 1)
     begun = started_at_once(shares, "flood", 1000)
-    assert not shares.starts("flood", SIZE, 0.0)
+    assert not shares.try_start("flood", SIZE, 0.0)
     shares.wait("flood", SIZE, "flood 1000")
     numbers = []
     while shares.waiting:
@@ -83,7 +83,7 @@ def test_late_rounds_make_the_share_smaller_and_timely_ones_larger() -> None:
 def test_what_is_larger_than_a_share_is_paid_by_the_begin_rounds() -> None:
     shares = Shares()
     started_at_once(shares, "rest", 1)
-    assert shares.starts("flood", 3 * MAX_SHARE, 0.0)
+    assert shares.try_start("flood", 3 * MAX_SHARE, 0.0)
     shares.wait("flood", SIZE, "next")
     assert [shares.begin_round(0.0) for _ in range(3)] == [[], [], ["next"]]
 
@@ -111,7 +111,7 @@ def test_every_request_starts_once_in_its_producers_order(steps: list[object]) -
             producer, size = step  # type: ignore[misc]  # the other kind of step
             one = (producer, number)
             offered.append((one, size))
-            if shares.starts(producer, size, 0.0):
+            if shares.try_start(producer, size, 0.0):
                 started.append(one)
             else:
                 shares.wait(producer, size, one)

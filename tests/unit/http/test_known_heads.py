@@ -13,11 +13,12 @@ from aiohttp import web
 
 from headgate.http.answer import response_to
 from headgate.http.auth import Peer
-from headgate.http.connection import Framed, KnownHeads, PlainPosts, on_the_wire
+from headgate.http.connection import Framed, KnownHeads, PlainHead, PlainPosts, on_the_wire
 from headgate.http.request_log import RequestLog
 from headgate.http.server import HttpServer
 from headgate.model.publish import Ticket
 from headgate.model.reply import JSON, Reply
+from headgate.model.request import NO_OPTIONS, read_options
 from headgate.native.chosen import framed as frame
 
 HEAD = b"POST /v1/topics/orders/events HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n"
@@ -40,9 +41,43 @@ def test_only_values_that_are_its_own_may_differ() -> None:
     known, headers = KnownHeads(), {b"host": b"x", b"content-length": b"4", b"traceparent": b"a"}
     known.learn(framed(HEAD + b"traceparent: a\r\n\r\n"), "orders", headers)
     other = HEAD.replace(b"4", b"12345") + b"traceparent: b\r\n\r\n"
-    assert known.find(framed(other)) == ("orders", {b"host": b"x", b"traceparent": b"b"})
+    found = known.find(framed(other))
+    assert found == ("orders", {b"host": b"x", b"traceparent": b"b"}, None)
     for change in ((b"Host: x", b"Host: y"), (b"trace", b"Trace"), (b"orders", b"order2")):
         assert known.find(framed(other.replace(*change))) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"Headgate-Force: true",
+        b"Headgate-Force: perhaps",
+        b"Headgate-Header-A: b",
+        b"Prefer: return=minimal",
+        b"Headgate-Key: a",
+        b"Headgate-Event-Id: a",
+        b"Headgate-Timestamp: 1",
+        b"traceparent: a",
+        b"tracestate: a=b",
+        b"Idempotency-Key: a",
+        b"X-Request-Id: a",
+        b"Headgate-Nonsense: a",
+    ],
+)
+def test_the_options_of_a_known_head_are_those_of_its_headers(line: bytes) -> None:
+    data = HEAD + line + b"\r\n\r\n"
+    read = PlainPosts(10).read_head(data, 8190)
+    assert read is not None
+    known = KnownHeads()
+    known.learn(framed(data), *read)
+    for value in (b"a", b"c"):
+        head = known.find(framed(data.replace(b": a", b": " + value)))
+        if head is not None and head.options is not None:
+            assert head.options == read_options(head.headers)
+    is_read = line.startswith((b"Headgate-H", b"Prefer", b"tracestate", b"Idem", b"X-"))
+    head = known.find(framed(data))
+    assert head is not None
+    assert (head.options is not None) == (is_read or line.endswith(b": true"))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +120,7 @@ def test_only_some_heads_are_remembered() -> None:
     for number in range(2500):
         one = framed(b"A: %d" % number + HEAD + b"\r\n")
         known.learn(one, "orders", {})
-        assert known.find(one) == ("orders", {})
+        assert known.find(one) == ("orders", {}, NO_OPTIONS)
     assert len(known._known) <= 1000
 
 
@@ -102,16 +137,15 @@ class Front:
 
     def begin(
         self,
-        topic: str,
+        head: PlainHead,
         body: bytes,
-        headers: Mapping[bytes, bytes],
         _peer: Peer,
         ended: Callable[[Ticket], None],
     ) -> bytes | None:
-        read = said(topic, headers, body)
+        read = said(head.topic, head.headers, body)
         if not self.waits.pop():
             return on_the_wire(Reply(200, JSON, (), read), "id")
-        ticket = Ticket(topic, "shop", "id", 0.0)
+        ticket = Ticket(head.topic, "shop", "id", 0.0)
         ticket.waiter = ended
         self.open.append((ticket, read))
         return None

@@ -293,7 +293,7 @@ class ProduceService:
         status = 200 if ticket.is_batch or failure is None else codes_of(failure)[0]
         events.request_log.ended(ticket, status)
         if ticket.is_batch and outcomes:
-            return events.marked(ticket, produced(outcomes))
+            return events.with_headers(ticket, produced(outcomes))
         assert failure is not None, "a request has a record, or was refused"
         return failed(failure, V2_TYPE)
 
