@@ -118,7 +118,7 @@ def assert_at_most(seen: Seen, files: int, moves: int) -> None:
 
 async def test_a_plain_event() -> None:
     seen = await way(PromptRoom(), "orders")
-    assert_at_most(seen, 18, 43)
+    assert_at_most(seen, 15, 40)
 
 
 async def test_an_event_whose_topic_suppresses() -> None:
@@ -130,4 +130,4 @@ async def test_an_event_whose_topic_suppresses() -> None:
         seen = await way(room, "deals")
     finally:
         await room.suppressor.close()
-    assert_at_most(seen, 23, 90)
+    assert_at_most(seen, 20, 87)
