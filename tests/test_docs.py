@@ -504,7 +504,7 @@ def importers_of(name: str) -> set[str]:
 
 @pytest.mark.parametrize(("row", "names"), [
     ("partition of a key", ("partition_for",)),
-    ("partition of an event, with or without a key", ("place", "place_again")),
+    ("partition of an event, with or without a key", ("choose_partition", "place_again")),
 ])  # fmt: skip
 def test_the_page_for_developers_names_the_callers_of_the_partition_rule(
     row: str, names: tuple[str, ...]
