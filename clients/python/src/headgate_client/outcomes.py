@@ -163,9 +163,9 @@ class Unknown:
 
     Attributes:
         reason: `unknown` (from the gateway), `no_answer` (the last response was lost),
-            `bad_answer` (a newer gateway's outcome, which this version does not know),
-            `out_of_order` (written, and an older event of its key may be behind it), or a refusal's
-            reason after an attempt that may have written the event.
+            `bad_answer` (an outcome that this version does not know) or `out_of_order` (written,
+            and an older event of its key may be behind it). After an attempt that may have written
+            the event, it can be the reason of a refusal.
         detail: Text that explains the reason.
         status: HTTP status of the response, None without one.
         request_id: Id of the request in the gateway's log, None without a response.
