@@ -184,6 +184,7 @@ CLIENT_PYTHON = $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 client-packages: ## build the packages of both clients alone, to dist: seconds; that for JavaScript needs npm
 	@mkdir -p dist
 	@$(CLIENT_PYTHON) -m pip --disable-pip-version-check install --quiet --upgrade --target build/client-tools 'setuptools>=77'
+	@rm -rf clients/python/build # a wheel would take what is left in it
 	@PYTHONPATH=$(CURDIR)/build/client-tools $(CLIENT_PYTHON) -c 'import os; from setuptools.build_meta import build_sdist; \
 	  os.chdir("clients/python"); build_sdist("../../dist")' >/dev/null
 	@$(CLIENT_PYTHON) -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist ./clients/python

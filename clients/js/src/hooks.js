@@ -76,7 +76,7 @@ export class Reports {
     this.#outages.set(topic, { beganMs: nowMs - durationMs, failed: 1 });
     this.warn(
       `${topic}: ${counted(events, "event")}, attempt ${number} failed: ${result} ` +
-        `(${printable(detail)}); the client tries again, and logs the end of the outage`,
+        `(${printable(detail)}); more failed attempts are logged at the end of the outage`,
     );
   }
 

@@ -264,7 +264,8 @@ export class Wire {
     if (answer.kind === "ended" || !NO_GATEWAY.includes(answer.reason)) return answer;
     const url = this.#urls[address];
     const isFake = url === FAKE_URL && this.#options.fetch === undefined;
-    return { ...answer, detail: `${url}: ${answer.detail}${isFake ? `; ${FAKE_FIX}` : ""}` };
+    const detail = isFake ? `${answer.detail.split("; ")[0]}; ${FAKE_FIX}` : answer.detail;
+    return { ...answer, detail: `${url}: ${detail}` };
   }
 
   /**

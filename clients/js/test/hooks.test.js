@@ -56,7 +56,7 @@ test("an outage of a topic is two lines, however many attempts fail", () => {
   reports.attempt({ ...ended, topic: "orders", number: 1 }, false, 6000);
   assert.deepEqual(lines, [
     "headgate: orders: 2 events, attempt 1 failed: unreachable (why); " +
-      "the client tries again, and logs the end of the outage",
+      "more failed attempts are logged at the end of the outage",
     "headgate: orders: the outage ended after 5.0 s and 3 failed attempts",
   ]);
   assert.deepEqual(numbers, [1, 1, 1, 1, 2, 1, 3, 1, 4, 5, 1]);

@@ -340,7 +340,7 @@ test("a refused connection is called unreachable with its URL", async () => {
     [outcome.name, outcome.reason, outcome.retryable, outcome.detail],
     ["rejected", "unreachable", true, detail],
   );
-  const begin = `headgate: orders: 1 event, attempt 1 failed: unreachable (${detail}); the client tries `;
+  const begin = `headgate: orders: 1 event, attempt 1 failed: unreachable (${detail}); more failed `;
   assert(lines.warn.length === 1 && lines.warn[0].startsWith(begin), lines.warn.join());
   assert.deepEqual(lines.error, [`headgate: orders: 1 event rejected: unreachable (${detail})`]);
 });
@@ -574,6 +574,17 @@ test("options in the place of the URL are refused with the fix", () => {
   }
 });
 
+test("options of KafkaJS name the place", () => {
+  for (const [name, fix] of [
+    ["sasl", /Use token: the gateway has/],
+    ["ssl", /Use an https URL/],
+    ["idempotent", /Did you mean 'idempotency'/],
+    ["transactionalId", /There are no transactions/],
+  ]) {
+    assert.throws(() => new Client(URL_, { [name]: true }), fix);
+  }
+});
+
 test("a value that JSON does not have names the fix", async () => {
   const { client } = logged();
   for (const value of [12n, { id: 12n }]) {
@@ -600,7 +611,9 @@ test("a host that is unknown names the fix, and the gateway in memory its fetch"
   const real = globalThis.fetch;
   globalThis.fetch = fetch;
   try {
-    assert.match(await send(URL_), memory);
+    const detail = await send(URL_);
+    assert.match(detail, memory);
+    assert.doesNotMatch(detail, /check the host name/);
   } finally {
     globalThis.fetch = real;
   }

@@ -434,7 +434,7 @@ def test_a_refused_connection_is_called_unreachable_with_its_url(
     begin, end = caplog.records
     assert begin.levelno == logging.WARNING
     assert begin.getMessage().startswith(
-        f"orders: 1 event, attempt 1 failed: unreachable ({detail}); the client tries again"
+        f"orders: 1 event, attempt 1 failed: unreachable ({detail}); more failed attempts"
     )
     assert end.getMessage() == f"orders: 1 event rejected: unreachable ({detail})"
 
@@ -596,6 +596,10 @@ async def test_a_method_of_another_library_names_the_right_one(
 
 
 def test_a_client_with_the_argument_of_another_library_names_the_url() -> None:
+    for name in ("sasl_mechanism", "security_protocol"):
+        credentials: dict[str, Any] = {name: "PLAIN"}
+        with pytest.raises(InvalidOptionError, match=r"Use token=.*: the gateway has the credent"):
+            Client(URL, **credentials)
     for name in ("bootstrap_servers", "brokers"):
         options: dict[str, Any] = {name: "127.0.0.1:9092"}
         with pytest.raises(TypeError, match="The first argument is the URL of the gateway"):
@@ -635,7 +639,7 @@ def test_the_url_of_the_gateway_in_memory_needs_its_transport(errno: int) -> Non
         return outcome.detail
 
     fix = "this is the URL of a FakeGateway: give the client transport=gateway.transport"
-    assert fix in send(FakeGateway.url)
+    assert send(FakeGateway.url) == f"{URL}: ConnectError: no name; {fix}"
     other = send("http://gateway.example")
     assert fix not in other
     assert ("check the host name, and that this machine or container" in other) == (

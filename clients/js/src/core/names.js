@@ -25,6 +25,9 @@ const PLACES = {
   clientId: "Use producer.",
   idempotencyKey: "Use client.send: a producer gives each request a key of its own. The id of an event is id.",
   requestHeaders: "Use new Client(url, { requestHeaders }): a request of a producer has many events.",
+  sasl: "Use token: the gateway has the credentials of Kafka.",
+  ssl: "Use an https URL; the gateway has the certificates of Kafka.",
+  transactionalId: "There are no transactions.",
   acks: "The gateway always waits for all in-sync replicas.",
   partition: "The gateway chooses it by the key: use key.",
 };

@@ -125,7 +125,7 @@ class AttemptReports:
             attempt.number,
             attempt.result,
             printable(attempt.detail),
-            "; the client tries again, and logs the end of the outage" if is_new else "",
+            "; more failed attempts are logged at the end of the outage" if is_new else "",
         )
 
 

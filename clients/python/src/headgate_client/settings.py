@@ -55,6 +55,10 @@ _PLACES = {
     "max_in_flight_requests_per_connection": (
         "Use BufferedProducer(buffering=Buffering(in_flight=...))."
     ),
+    **dict.fromkeys(
+        ("security_protocol", "sasl_mechanism", "sasl_plain_username", "sasl_plain_password"),
+        "Use token=...: the gateway has the credentials of Kafka.",
+    ),
     "ssl_context": "Use tls=....",
     "partitioner": "The gateway chooses the partition by the key: use key=....",
     "transactional_id": "There are no transactions.",

@@ -285,7 +285,8 @@ class Wire:
         answer = self._with_url(request, classify(error, request.hide))
         is_unresolved = any(isinstance(cause, socket.gaierror) for cause in _causes(error))
         if is_unresolved and self._urls[request.address] == FAKE_URL and isinstance(answer, Lost):
-            answer = replace(answer, detail=f"{answer.detail}; {_FAKE_FIX}")
+            why = answer.detail.rpartition("; ")[0]
+            answer = replace(answer, detail=f"{why}; {_FAKE_FIX}")
         answer = self._after(request, answer)
         self._report(post, answer, began_s, None, None)
         return answer
