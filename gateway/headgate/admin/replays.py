@@ -10,6 +10,7 @@ from headgate.admin.requests import Access, EventStreams
 from headgate.http.pages import Handler, json_page
 from headgate.model.outcome import Failure, Reason, Refused, malformed
 from headgate.model.reply import json_text
+from headgate.model.request import read_options
 from headgate.replays.registry import FINISHED, Control
 from headgate.replays.second_tier import SecondTier
 
@@ -129,6 +130,9 @@ class ReplayPages:
 
 
 def _key(request: web.Request) -> str | None:
+    read_options(
+        {name.lower(): value for name, value in request.raw_headers}
+    )  # refuses misspelled ones
     given = request.headers.get("Idempotency-Key")
     if given is not None and not (0 < len(given) <= _MAX_KEY and given.isprintable()):
         detail = f"Idempotency-Key has 1 to {_MAX_KEY} printable characters"

@@ -256,6 +256,16 @@ async def test_a_misspelled_key_does_not_forget_every_key(
     assert instance.forgotten == []
 
 
+async def test_a_misspelled_idempotency_key_creates_no_replay(
+    client: TestClient[Any, Any],
+) -> None:
+    for name, status in (("Idempotency-Kye", 400), ("Idempotency-Key", 422)):
+        answer = await client.post("/v1/replays", json={"topic": "deals"}, headers={name: "a"})
+        assert answer.status == status  # without a second tier, a right one is not covered
+        detail = (await answer.json())["detail"]
+        assert ('Did you mean "Idempotency-Key"?' in detail) == (status == 400)
+
+
 async def test_forgetting_is_done_and_written_down(
     instance: FakeInstance, client: TestClient[Any, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
