@@ -10,7 +10,7 @@ from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.kafka import lane, topics
 from headgate.kafka.options import LaneLimits
 from headgate.kafka.topics import ANSWER_TIMEOUT_MS
-from headgate.supervisor import overview
+from headgate.supervisor import control, overview
 from headgate.supervisor.overview import InstanceHealth
 from headgate.suppression.options import SuppressOptions
 from headgate.top.session import _PAGES, _QUIT, _STEPS
@@ -53,6 +53,7 @@ def test_the_times_until_a_failure_is_seen_are_those_of_the_code() -> None:
     kafka, redis = ClusterSettings(bootstrap_servers=("k:9092",)), RedisSettings()
     limits = LaneLimits()
     assert overview._POLL_S == 1  # the parent asks its workers
+    assert control._READ_TIMEOUT.total == 3
     assert lane._PROBE_S == 1
     assert ANSWER_TIMEOUT_MS == 3000
     assert limits.stall_ms == 5000
