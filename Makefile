@@ -27,7 +27,7 @@ SOURCES := $(shell find gateway spark setup.py pyproject.toml -type f ! -name '*
 WHEEL := build/wheel/.$(SOURCES)
 INSTALLED := .venv/.installed-$(SOURCES)
 # Tests at a time. With servers they wait for half of their time: three on each core, if there are 1.5 GB for each of them.
-# In memory they do not wait, and each worker collects all of them first: one more than there are cores.
+# In memory they hardly wait, and each worker collects all of them first: one more than there are cores.
 CORES := $(shell nproc 2>/dev/null || echo 2)
 JOBS ?= $(shell awk -v most=$$((3 * $(CORES))) '/^MemAvailable/ { n = int($$2 / 1500000); print (n < 2 ? 2 : n < most ? n : most) }' \
   /proc/meminfo 2>/dev/null || echo 4)
@@ -124,6 +124,7 @@ setup-run: machine $(INSTALLED) ## install what running needs into .venv and .ca
 
 setup: setup-run $(DEV_STAMP) $(DOCS_STAMP) ## install what tests and documents need, too
 	@$(BIN)/python -m headgate_spark.session.session
+	@PYTHONPATH=tests $(BIN)/python -m support.process.spark_start
 
 run: setup-run ## start Kafka, Redis and the gateway with sample traffic
 	@$(BIN)/headgate dev --demo
@@ -149,7 +150,7 @@ test-aiohttp: setup ## the HTTP suites with the newest aiohttp that pyproject.to
 	@$(BIN)/python .ci/newest_aiohttp.py env PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not full" $(AIOHTTP_TESTS)
 
 test-compiled: setup ## behaviour of the hot path, on the compiled modules
-	EXPECT_COMPILED=1 PYTHONPATH= $(UNIT_PYTEST) -o "pythonpath=$(BESIDE)" -m "not full" --ignore-glob '*/test_model_*' $(COMPILED_TESTS)
+	EXPECT_COMPILED=1 PYTHONPATH= $(PYTEST) -o "pythonpath=$(BESIDE)" -m "not full" --ignore-glob '*/test_model_*' $(COMPILED_TESTS)
 
 wheel: $(WHEEL) ## what setup-run installs, in dist
 	@mkdir -p dist && cp build/wheel/*.whl dist/ && ls dist/*.whl

@@ -22,6 +22,7 @@ from headgate.devstack.servers import (
     prepare_kafka,
 )
 from support import file_seconds, scale
+from support.process import spark_start
 from support.process.postgres_server import running_postgres
 from support.process.stack import (
     LASTING,
@@ -45,6 +46,12 @@ def pytest_configure(config: pytest.Config) -> None:
     is_whole_run = "EXPECT_COMPILED" not in os.environ and not hasattr(config, "workerinput")
     if is_whole_run and os.environ.get("WRITE_SECONDS"):
         config.pluginmanager.register(file_seconds.Recorder())
+
+
+def pytest_sessionstart() -> None:
+    """Have Sparks start quickly; `make test-full` compiles what they run."""
+    if not scale.is_full():
+        spark_start.use_quick_start(os.environ)
 
 
 def pytest_collection_finish() -> None:

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from headgate_spark.session.session import open_session
 from support import scale
+from support.process import spark_start
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -49,7 +50,7 @@ def spark(event_log: Path) -> Iterator[SparkSession]:
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.memory": "1g",
         # a short life: compiling less is quicker, and leaves the cores to other tests
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": spark_start.QUICK,
     }
     if not scale.is_full():
         # Compiling a query takes longer than a small table does; `make test-full` compiles them.

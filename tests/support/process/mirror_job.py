@@ -12,11 +12,11 @@ from pathlib import Path
 import psutil
 
 from headgate.devstack.child import Child
+from support.process import spark_start
 from support.root import ROOT
 from support.scenarios.mirror_world import Two
 
-# A short life: compiling less is quicker, and leaves the cores to other tests.
-QUICK = ("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+QUICK = ("--conf", f"spark.driver.extraJavaOptions={spark_start.QUICK}",
          "--conf", "spark.driver.memory=512m")  # fmt: skip
 
 
