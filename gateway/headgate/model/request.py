@@ -200,14 +200,16 @@ def _flag(headers: Mapping[bytes, bytes], name: bytes, absent: bool) -> bool:
 def with_query_key(headers: dict[bytes, bytes], query: str) -> dict[bytes, bytes]:
     """Return the headers with the key of `?key=` added as `Headgate-Key*`.
 
+    Other parameters are ignored: senders such as webhooks add their own.
+
     Args:
         headers: The headers of the request.
         query: The query as it was sent.
 
     Raises:
-        Refused: The query is malformed, or has several keys or another parameter.
+        Refused: The query is malformed, has several keys, or a parameter that is almost `key`.
     """
-    keys = read_query(query, "key")
+    keys = read_query(query, "key", others=True)
     if not keys:
         return headers
     if len(keys) > 1 or _KEY_STAR in headers:
@@ -215,8 +217,13 @@ def with_query_key(headers: dict[bytes, bytes], query: str) -> dict[bytes, bytes
     return {**headers, _KEY_STAR: _UTF8 + quote(keys[0], safe="").encode()}
 
 
-def read_query(query: str, parameter: str) -> list[str]:
-    """Return the values of the only parameter that a query may have.
+def read_query(query: str, parameter: str, others: bool = False) -> list[str]:
+    """Return the values of one parameter.
+
+    Args:
+        query: The query as it was sent.
+        parameter: The name of the parameter.
+        others: Accept other parameters, unless their name is almost this one.
 
     Raises:
         Refused: The query is malformed, or has another parameter.
@@ -227,17 +234,20 @@ def read_query(query: str, parameter: str) -> list[str]:
         pairs = parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=100)
     except ValueError:  # UnicodeDecodeError is one
         raise Refused(malformed("the query is not UTF-8, or has too many parameters")) from None
-    check_parameters((name for name, _ in pairs), [parameter])
-    return [value for _, value in pairs]
+    check_parameters((name for name, _ in pairs), [parameter], others)
+    return [value for name, value in pairs if name == parameter]
 
 
-def check_parameters(given: Iterable[str], known: Sequence[str]) -> None:
-    """Raise Refused (malformed) for the first parameter of a query that is not known."""
+def check_parameters(given: Iterable[str], known: Sequence[str], others: bool = False) -> None:
+    """Raise Refused (malformed) for a parameter that is unknown, or with `others` misspelled."""
     for name in given:
         if name not in known:
             shown = name[:_SHOWN_BYTES]
-            hint = closest(shown.lower(), known) or f"It may have {', '.join(known)}."
-            raise Refused(malformed(f'the query has no parameter "{shown}". {hint}'))
+            hint = closest(shown.lower(), known)
+            if not (hint or others):
+                hint = f"It may have {', '.join(known)}."
+            if hint:
+                raise Refused(malformed(f'the query has no parameter "{shown}". {hint}'))
 
 
 def _any_key(ours: Mapping[bytes, bytes]) -> bytes | None:
