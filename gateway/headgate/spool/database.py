@@ -13,10 +13,9 @@ from headgate.model.publish import Record
 from headgate.model.record import Header
 from headgate.model.topics import TopicState
 
+# Functions that use sqlite3 import it themselves: processes without a spool save its 1 MiB.
 if TYPE_CHECKING:
     import sqlite3
-
-# Functions that use sqlite3 import it themselves: processes without a spool save its 1 MiB.
 
 # ---- chunks of spooled events: some events of one lane, in order, packed together
 #
