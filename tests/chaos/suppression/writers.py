@@ -14,7 +14,7 @@ from chaos.suppression.history import Attempt
 from support.scale import is_full
 
 HOT_KEYS, WRITERS_OF_A_HOT_KEY, SEQUENTIAL_KEYS, CONTENTS = 5, 4, 30, "ABC"
-DENSE_S, SPARSE_S = 0.03, 0.1
+DENSE_S, SPARSE_S = 0.03, 0.25
 _GIVE_UP_S = 60.0
 
 

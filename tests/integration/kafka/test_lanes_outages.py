@@ -53,7 +53,7 @@ async def test_killed_kafka_loses_nothing_and_is_refused_early(
     async with running_lanes(broker.bootstrap, topic_name, limits=limits) as world:
         ending = asyncio.Event()
         loading = asyncio.create_task(world.load(topic_name, 6, ending))
-        await eventually(lambda: len(world.history.offsets) > 2_000)
+        await eventually(lambda: len(world.history.offsets) > 600)
         broker.kill()
         state = world.state(topic_name)
         killed_at = time.monotonic()
@@ -66,7 +66,7 @@ async def test_killed_kafka_loses_nothing_and_is_refused_early(
         await eventually(lambda: time.monotonic() - killed_at > 12, 20)
         await asyncio.to_thread(broker.restart)
         before = len(world.history.offsets)
-        await eventually(lambda: len(world.history.offsets) > before + 3_000, 30)
+        await eventually(lambda: len(world.history.offsets) > before + 900, 30)
         await eventually(lambda: world.lanes.refusal(state, 0) is None)
         await eventually(lambda: world.lanes.health("main")[0])
         ending.set()

@@ -148,7 +148,7 @@ class RunningLanes(NamedTuple):
         await eventually(self.history.all_ended, deadline_s, 0.01)
 
     async def load(
-        self, topic: str, partitions: int, until: asyncio.Event, per_second: int = 1000
+        self, topic: str, partitions: int, until: asyncio.Event, per_second: int = 300
     ) -> None:
         """Put records as long as lanes take them, at most so many a second."""
         while not until.is_set():
