@@ -162,7 +162,12 @@ OF_ALL_TESTS = {
     "background.threads": "2",
 }
 # For brokers that no test kills: a killed broker registers again after its session has expired.
-LASTING = {"broker.heartbeat.interval.ms": "2000", "broker.session.timeout.ms": "9000"}
+# They have a thousand partitions in the end, whose high watermarks a broker else notes every 5 s.
+LASTING = {
+    "broker.heartbeat.interval.ms": "2000",
+    "broker.session.timeout.ms": "9000",
+    "replica.high.watermark.checkpoint.interval.ms": "300000",
+}
 
 
 class RunningBroker(_Restartable):
