@@ -58,6 +58,7 @@ def test_figures_of_all_workers_add_up_and_survive_kills(
         end = time.monotonic() + 1.0
         while time.monotonic() < end:
             readings.append(running.events())
+            time.sleep(0.02)
         running.until(lambda: running.ready() and len(running.workers()) == 2)
     readings.append(running.events())
     assert readings == sorted(readings)

@@ -54,7 +54,7 @@ def until(job: Job, is_true: Callable[[], bool]) -> None:
     while not is_true():
         assert job.exit_code is None, job.text()
         assert time.monotonic() < end, job.text()
-        time.sleep(0.01)
+        time.sleep(0.05)
 
 
 def folders(out: Path) -> set[Path]:
@@ -66,7 +66,7 @@ def all_end(job: Job) -> None:
     end = time.monotonic() + DEADLINE_S
     while job.remains():
         assert time.monotonic() < end, job.remains()
-        time.sleep(0.05)
+        time.sleep(0.2)
 
 
 def said(job: Job) -> str:

@@ -1,6 +1,6 @@
 """A worker without Kafka for tests of the parent, and a parent that starts such workers.
 
-`fake_worker.py parent CONFIG` runs the real parent. A worker counts an event every millisecond
+`fake_worker.py parent CONFIG` runs the real parent. A worker counts a hundred events a second
 and tells as a dependency the configuration it has in force. FAKE_WORKER: `stubborn` ignores
 what ends it, `slow` goes on until it is told to hurry, `hopeless` refuses its configuration,
 `broken` ends at once.
@@ -72,7 +72,7 @@ async def work(arguments: argparse.Namespace) -> None:
             worker.meter.account(
                 "shop", "orders", [Outcome(OutcomeName.PUBLISHED, 0, 0, b"k")], [100]
             )
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0.01)
 
 
 def main() -> int:

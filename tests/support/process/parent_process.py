@@ -94,7 +94,7 @@ class Running:
             if found:
                 return found
             assert time.monotonic() < end, self.log
-            time.sleep(0.02)
+            time.sleep(0.05)
 
     def ready(self) -> bool:
         return bool(self.json("/ready")["status"] == "ready")
