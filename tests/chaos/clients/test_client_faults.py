@@ -44,8 +44,8 @@ SHOWN: dict[str, tuple[Fault, int, str]] = {  # how many gateways there are, and
     "pause_kafka-1-threads": (pause_kafka, 1, "threads"),
     "lose_redis-1-loop": (lose_redis, 1, "loop"),
 }
-# The longest: a drain alone, and another address alone, are among the others.
-FULL_ALONE = {"drain-2-threads"}
+# The others have each fault, one and two gateways, and each way to send.
+FULL_ALONE = {"drain-2-threads", "kill-1-threads"}
 
 
 def cases() -> Iterator[ParameterSet]:

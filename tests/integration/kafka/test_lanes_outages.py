@@ -44,6 +44,7 @@ async def test_order_holds_under_concurrent_puts(kafka: RunningBroker, topic_nam
         await world.check_log(kafka.bootstrap, topic_name)
 
 
+@pytest.mark.full  # test_faults_kafka.py kills Kafka behind a gateway under load
 async def test_killed_kafka_loses_nothing_and_is_refused_early(
     start_broker: StartBroker, topic_name: str
 ) -> None:

@@ -101,6 +101,7 @@ def numbers(log: list[LogRecord]) -> list[int]:
     return list(dict.fromkeys(int(json.loads(one.value or b"null")["n"]) for one in log))
 
 
+@pytest.mark.full  # test_spool_policy_pairs.py has every pair of policies in memory
 async def test_large_events_stay_behind_the_backlog_after_a_reload_to_a_strategy(
     place: Callable[..., Awaitable[Place]],
 ) -> None:
