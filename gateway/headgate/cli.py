@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, str] = {
     "init": "config",
     "coalesce": "serve",
     "monitor": "serve",
+    "status": "status",
     "top": "top",
     "blobs": "blobs",
     "spool": "spool",
@@ -51,6 +52,7 @@ _EXAMPLES = """examples:
   headgate serve --config headgate.toml   the gateway alone
   headgate init --config headgate.toml    create the internal topics
   headgate monitor --config headgate.toml watch all consumer groups
+  headgate status                         is all well, and if not, why?
   headgate top                            producers, topics and groups, live
   headgate check --config headgate.toml   validate the configuration
   headgate token checkout                 a token for the producer checkout

@@ -32,8 +32,10 @@ def management_app(
         request_log.close()
 
     app.on_cleanup.append(close)
+    app.cleanup_ctx.append(admin.status.watch)
     documents = DocumentPages(admin.instance.settings.http)
     viewed: dict[str, Handler] = {
+        "/v1/status": admin.status.respond,
         "/v1/producers": admin.producers,
         "/v1/producers/{name}": admin.producer,
         "/v1/topics": admin.topics,

@@ -15,9 +15,11 @@ from headgate.admin import views
 from headgate.admin.audits import AuditPages
 from headgate.admin.installation import Installation, InstallationPages
 from headgate.admin.instance import Instance
+from headgate.admin.monitor_answers import MonitorAnswers
 from headgate.admin.pauses import PausePages
 from headgate.admin.replays import OffsetPages, ReplayPages
 from headgate.admin.requests import Access
+from headgate.admin.status import InstanceStatus
 from headgate.http.auth import Authenticator
 from headgate.http.pages import json_page, listed, metrics_page, names_of, paging
 from headgate.metrics.catalogue import OTHER
@@ -62,6 +64,10 @@ class Admin:
         self.installation = InstallationPages(installation)
         self.audits = AuditPages(instance)
         self.instance = instance
+        self.monitor = MonitorAnswers(instance)
+        self.status = InstanceStatus(
+            instance, self.monitor, self.policies, services.replays.waiting
+        )
         self._started_s = time.time()
         self._table: PolicyTable | None = None
         self._similar = SimilarTopics(lambda: list(self.served_topics()), time.monotonic)

@@ -359,9 +359,24 @@ BYTES = "headgate_event_bytes_sum"  # as Prometheus names the sum of a histogram
 SAVED = "headgate_suppressed_bytes_total"
 RECORDS_WRITTEN = "headgate_partition_records_total"
 BYTES_WRITTEN = "headgate_partition_bytes_total"
+REQUESTS = "headgate_request_seconds_bucket"  # by route, first digit of the status, and bucket
+LIMITED = "headgate_producer_limited_total"
+RESTARTS = "headgate_worker_restarts_total"
+FAILED = "headgate_replays_failed_total"
+KEY_FETCHES = "headgate_issuer_keys_fetches_total"
 
 _OF_PAIRS = (EVENTS, SAVED)
 _OF_PARTITIONS = (RECORDS_WRITTEN, BYTES_WRITTEN)
+_OF_STATUS = (
+    RESTARTS,
+    FAILED,
+    KEY_FETCHES,
+    "headgate_unknown_outcome_total",
+    "headgate_suppression_bypassed_total",
+    "headgate_identity_bypassed_total",
+    "headgate_coalescer_restarts_total",
+    "headgate_producer_rebuilds_total",
+)
 _GAUGES = (
     "headgate_held_keys",
     "headgate_held_lag",
@@ -374,18 +389,20 @@ _GAUGES = (
 class Recorder:
     """The figures that the parent keeps for the console's plots.
 
-    Three histories, 22 MiB at most together.
+    Four histories, 23 MiB at most together.
 
     Attributes:
         whole: The whole instance, in steps of 10 s. Producer and topic are empty labels here.
         pairs: Producers and topics, in steps of a minute.
         partitions: Partitions, in steps of a minute.
+        recent: Counters that the status needs, in steps of 10 s.
     """
 
     def __init__(self) -> None:
         self.whole = History(10, 1080, 2 * _MIB)  # 3 h
         self.pairs = History(60, 360, 12 * _MIB)  # 6 h
         self.partitions = History(60, 180, 8 * _MIB)  # 3 h, of some 3,000 partitions
+        self.recent = History(10, 360, _MIB)  # 1 h
 
     def note(self, now_s: float, fleet: Fleet) -> None:
         """Note the metrics that are due; `now_s` is in seconds since 1970."""
@@ -399,6 +416,23 @@ class Recorder:
         if self.partitions.is_due(now_s):
             written = {name: fleet.counter(name) for name in _OF_PARTITIONS}
             self.partitions.note(now_s, written, {})
+        if self.recent.is_due(now_s):
+            counted = {name: fleet.counter(name) for name in _OF_STATUS}
+            limited = _sum(fleet.counter(LIMITED).values())
+            self.recent.note(now_s, {**counted, LIMITED: limited, REQUESTS: _requests(fleet)}, {})
+
+
+def _requests(fleet: Fleet) -> Table:
+    """Return the number of requests by route, first digit of the status, and bucket."""
+    added: dict[Labels, float] = {}
+    for figures in fleet.parts():
+        for (route, status), buckets in figures.histograms.get(
+            "headgate_request_seconds", {}
+        ).items():
+            for index, count in enumerate(buckets.counts):
+                labels = (route, status[:1], str(index))
+                added[labels] = added.get(labels, 0) + count
+    return added
 
 
 def _pairs(fleet: Fleet) -> dict[str, Table]:

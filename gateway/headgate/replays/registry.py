@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from headgate.model.installation import Detail, Kind, NewEntry
 from headgate.model.internal_topics import InternalTopic
@@ -122,6 +122,14 @@ class Replay:
     def topic(self) -> str:
         """Return the topic that the runner copies it to."""
         return TOPIC_PREFIX + self.id
+
+
+class WaitingReplay(NamedTuple):
+    """A replay that needs a runner. Times are in ms since 1970; `seen_ms`: the last heartbeat."""
+
+    id: str
+    created_ms: int
+    seen_ms: int | None
 
 
 class Registry:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from headgate.config.settings import Settings
 from headgate.model.installation import NewEntry
 from headgate.model.outcome import Failure, Reason, Refused, brief
-from headgate.replays.registry import Control
+from headgate.replays.registry import Control, WaitingReplay
 
 if TYPE_CHECKING:
     from headgate.metrics.fleet import Fleet
@@ -72,6 +72,9 @@ class NoSecondTier:
         self, _request_body: Any, _caller: str, _idempotency_key: str | None
     ) -> tuple[dict[str, Any], bool]:
         _refuse()
+
+    def waiting(self) -> Sequence[WaitingReplay]:
+        return ()
 
     async def list(self, _topic: str | None, _state: str | None) -> Rows:
         return [], []

@@ -26,6 +26,7 @@ from headgate.replays.registry import (
     Replay,
     ReplayObserver,
     ReplayState,
+    WaitingReplay,
     deleted,
     keyed_id,
     new_id,
@@ -40,6 +41,7 @@ log = logging.getLogger("headgate.replays")
 REQUIRED = {"isolation.level": "read_committed"}  # for consumers of the backfill tier
 _SWEEP_S = 10.0
 _FAILED = "headgate_replays_failed_total"
+_NEEDS_RUNNER = (ReplayState.PENDING, ReplayState.PLANNED, ReplayState.COPYING)
 
 
 # The least that a runner copies; 29,000 of 648 bytes were measured (docs/operate/replays.md).
@@ -142,6 +144,18 @@ class ReplayService:
             row for row in rows if topic in (None, row["topic"]) and state in (None, row["state"])
         ]
         return ListedReplays(rows, registries.unavailable())
+
+    def waiting(self) -> Sequence[WaitingReplay]:
+        """Return the replays that need a runner, as of the last read."""
+        return [
+            WaitingReplay(
+                replay.id, replay.created_ms, seen_ms if isinstance(seen_ms, int) else None
+            )
+            for registry in (self._tiers.log(each).last for each in self._tiers.backfills())
+            for seen_ms in (registry.runner.get("at_ms"),)
+            for replay in registry
+            if replay.is_copy and state_of(replay) in _NEEDS_RUNNER
+        ]
 
     async def show(self, replay_id: str) -> dict[str, Any]:
         """Return one replay. Raises Refused."""

@@ -76,6 +76,7 @@ TABLE = {
     (MANAGEMENT, "GET", "/live"): Row(OPEN),
     (MANAGEMENT, "GET", "/ready"): Row(OPEN),
     (MANAGEMENT, "GET", "/metrics"): Row(OPEN),
+    (MANAGEMENT, "GET", "/v1/status"): Row(VIEW),
     (MANAGEMENT, "GET", "/v1/producers"): Row(VIEW),
     (MANAGEMENT, "GET", "/v1/producers/{name}"): Row(VIEW),
     (MANAGEMENT, "GET", "/v1/topics"): Row(VIEW),

@@ -34,6 +34,7 @@ KINDS = {
     "replay pause": CLIENT,
     "replay resume": CLIENT,
     "offsets translate": CLIENT,
+    "status": CLIENT,
     "groups": CLIENT,
     "pause": CLIENT,
     "resume": CLIENT,

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from headgate.admin.console.audits import AuditPages
 from headgate.admin.console.figures import Plots, Recorded
-from headgate.admin.console.groups import GroupPages, MonitorAnswers
+from headgate.admin.console.groups import GroupPages
 from headgate.admin.console.overview import InstallationConsole, OverviewPage
 from headgate.admin.console.page import Act, Build, Commands, Done, Page
 from headgate.admin.console.producers import ProducerPages
@@ -72,12 +72,12 @@ class Console:
         """Return methods, paths and handlers."""
         admin, plots = self._admin, self._plots
         producers = ProducerPages(admin, plots)
-        monitor = MonitorAnswers(admin.instance)
+        monitor = admin.monitor
         topics, groups = TopicPages(admin, plots, monitor), GroupPages(admin, monitor)
         replays, wizard = ReplayConsole(admin), Wizard(admin, plots)
         audits, installation = AuditPages(admin), InstallationConsole(admin.installation)
         pages: dict[str, Build] = {
-            "": OverviewPage(admin.instance, plots, admin.installation.sources).build,
+            "": OverviewPage(admin, plots).build,
             "/producers": producers.list,
             "/producers/{name}": producers.show,
             "/topics": topics.list,

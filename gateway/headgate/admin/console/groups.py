@@ -6,126 +6,19 @@ from datetime import UTC, datetime
 from heapq import nsmallest
 from itertools import pairwise
 from typing import Any, NamedTuple
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
-import orjson
 from aiohttp import web
 from markupsafe import Markup
 
 from headgate.admin.console.page import Done, Page, listed
 from headgate.admin.control_plane import Admin
-from headgate.admin.instance import Instance, Monitored
+from headgate.admin.monitor_answers import Json, MonitorAnswers, fix_of
 from headgate.admin.pauses import read_intent
 from headgate.admin.requests import Form
 from headgate.http.auth import Identity
-from headgate.model.cache import BoundedCache
-from headgate.model.outcome import Failure, Reason, Refused, malformed
+from headgate.model.outcome import Failure, Refused, malformed
 from headgate.model.text import natural_number
-
-# ---- responses of the monitor
-
-
-_FRESH_S = 2.0  # the monitor polls Kafka every 10 s
-_KNOWN = 64  # responses that are cached for that time
-_LIMIT, _PAGES = 1000, 5  # groups in a response of the monitor, and responses that are read
-READERS = 50  # of a partition, the worst first
-_BY_STATUS = {
-    401: Reason.UNAUTHENTICATED,
-    403: Reason.FORBIDDEN,
-    404: Reason.NOT_FOUND,
-    503: Reason.OVERLOADED,
-}
-_FIXES = {
-    Reason.UNAUTHENTICATED: "The monitor does not take your credentials: start it again with the "
-    "[auth] and [producers] of this gateway. It cannot be shown a client certificate from here: "
-    "log in with a token.",
-    Reason.FORBIDDEN: "The monitor knows you, but you may not look at it: give yourself the role "
-    "view in the configuration that it reads, and start it again.",
-    Reason.ISSUER_UNAVAILABLE: "The monitor cannot check your token: auth.jwt_jwks_url has to "
-    "answer where it runs.",
-    Reason.OVERLOADED: "The monitor cannot answer now: load the page again in a while.",
-    Reason.INTERNAL: "See what runs at monitor.url, and its log.",
-}
-
-Json = dict[str, Any]
-
-
-class MonitorAnswers:
-    """Client of the monitor, with the caller's credentials. All methods may raise Refused."""
-
-    def __init__(self, instance: Instance) -> None:
-        self._instance = instance
-        self._answers = BoundedCache[tuple[str, str | None], tuple[float, Json]](_KNOWN)
-
-    async def groups(self, request: web.Request) -> Json:
-        """Return all groups."""
-        first = await self._ask(request, f"/v1/groups?limit={_LIMIT}")
-        groups, following = [*first["groups"]], first["next"]
-        for _ in range(_PAGES - 1):
-            if following is None:
-                break
-            query = urlencode({"limit": _LIMIT, "after": following})
-            more = await self._ask(request, f"/v1/groups?{query}")
-            groups += more["groups"]
-            following = more["next"]
-        return {**first, "groups": groups}
-
-    async def group(self, request: web.Request, name: str) -> list[Json]:
-        """Return one group, on each cluster that has it."""
-        answer = await self._ask(request, f"/v1/groups/{quote(name, safe='')}")
-        on: list[Json] = answer["on"]
-        return on
-
-    async def readers(self, request: web.Request, topic: str, partition: int) -> list[Json]:
-        """Return the groups that read a partition, with their positions; the worst first."""
-        query = urlencode({"topic": topic, "partition": partition, "limit": READERS})
-        answer = await self._ask(request, f"/v1/groups?{query}")
-        # a monitor of an earlier release responds with all groups
-        return [group for group in answer["groups"] if "partition" in group]
-
-    async def _ask(self, request: web.Request, path: str) -> Json:
-        authorization = request.headers.get("Authorization")
-        key, now = (path, authorization), time.monotonic()
-        cached = self._answers.get(key)
-        if cached is not None and now - cached[0] < _FRESH_S:
-            return cached[1]
-        response = await self._instance.monitored(path, authorization)
-        if isinstance(response, Failure):
-            raise Refused(response)
-        if response.status != 200:
-            raise Refused(_refusal(response))
-        answer = _read(response.body)
-        return self._answers.put(key, (now, answer))[1]
-
-
-def fix_of(failure: Failure) -> str:
-    """Return the fix for a refusal of the monitor; empty if the failure contains it."""
-    return _FIXES.get(failure.reason, "")
-
-
-def _refusal(answer: Monitored) -> Failure:
-    """Return the failure in a response of the monitor, with its own detail if it has one."""
-    try:
-        problem = _read(answer.body)
-    except Refused:  # a proxy's page
-        problem = {}
-    given = problem.get("reason")
-    by_status = _BY_STATUS.get(answer.status, Reason.INTERNAL)
-    reason = Reason(given) if given in frozenset(Reason) else by_status
-    return Failure(reason, str(problem.get("detail", f"the monitor answered {answer.status}")))
-
-
-def _read(body: bytes) -> Json:
-    try:
-        answer = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        answer = None
-    if not isinstance(answer, dict):
-        raise Refused(
-            Failure(Reason.INTERNAL, "the server at monitor.url is not a headgate monitor")
-        )
-    return answer
-
 
 # ---- a partition's commits as a chart: offset over time, by member
 

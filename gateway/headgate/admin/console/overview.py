@@ -1,12 +1,13 @@
-"""Pages of the whole installation: its health and problems, its log, and its configuration."""
+"""Pages of the whole installation: its verdict and figures, its log, and its configuration."""
 
 import asyncio
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import orjson
 from aiohttp import web
@@ -14,8 +15,11 @@ from aiohttp import web
 from headgate.admin.console import figures
 from headgate.admin.console.figures import Plot, Plots, Summary, by_pair, plot_by_label
 from headgate.admin.console.page import Listing, Page, listed
-from headgate.admin.installation import Installation, InstallationPages, option_view
+from headgate.admin.control_plane import Admin
+from headgate.admin.installation import InstallationPages, option_view
 from headgate.admin.instance import Instance
+from headgate.admin.monitor_answers import Json
+from headgate.admin.status import latencies
 from headgate.config import Loaded
 from headgate.config.problems import DEFAULT
 from headgate.config.reference import Effective, effective
@@ -24,28 +28,12 @@ from headgate.metrics import fleet as recorder
 from headgate.metrics.fleet import Points
 from headgate.metrics.snapshot import Pair
 from headgate.model.installation import Kind, Level, LogEntry
-from headgate.model.outcome import OutcomeName
-from headgate.model.policy import PolicyTable
-from headgate.model.suppression_states import AWAY, OFF, ON
+from headgate.model.outcome import Failure, OutcomeName
+from headgate.model.suppression_states import OFF, ON
 
 _HOUR_S = 3600.0
 _SAVERS = 5
 _INCIDENTS = 20
-_MANY_REJECTS = 0.05  # share of a minute's events that points to a broken release of a producer
-
-
-class Worry(NamedTuple):
-    """A problem of the instance.
-
-    Attributes:
-        is_bad: Whether events are refused or may be lost; otherwise something is slower.
-        text: Description of the problem.
-        more: URL of a page with details.
-    """
-
-    is_bad: bool
-    text: str
-    more: str
 
 
 class Reading(NamedTuple):
@@ -71,14 +59,16 @@ class Reading(NamedTuple):
 class OverviewPage:
     """The overview page. Its incidents are the latest entries of the installation log."""
 
-    def __init__(self, instance: Instance, plots: Plots, installation: Installation) -> None:
-        self._instance = instance
+    def __init__(self, admin: Admin, plots: Plots) -> None:
+        self._instance = admin.instance
+        self._status = admin.status
         self._plots = plots
-        self._installation = installation
+        self._installation = admin.installation.sources
 
-    async def build(self, _request: web.Request, _caller: Identity) -> Page:
+    async def build(self, request: web.Request, _caller: Identity) -> Page:
         """Build the page."""
         instance = self._instance
+        verdict, groups = await self._status.judge(request)
         read = self._plots.read
         ends = await read(recorder.EVENTS, by=(2, 3), span_s=_HOUR_S)
         saved = await read(recorder.SAVED, span_s=_HOUR_S)
@@ -88,8 +78,9 @@ class OverviewPage:
         values = {
             "health": instance.health(),
             "since": instance.since,
-            "worries": list(self._worries(seen)),
-            "tiles": self._tiles(seen),
+            "verdict": verdict,
+            "tiles": self._tiles(seen, groups),
+            "more_tiles": self._more_tiles(seen),
             "plot": _outcome_plot(seen.ends),
             "source": self._plots.source,
             "rejects": _rejects(seen),
@@ -112,59 +103,37 @@ class OverviewPage:
             if now.state not in (ON, OFF)
         ]
 
-    def _worries(self, seen: Reading) -> Iterator[Worry]:
-        health = self._instance.health()
-        if not health.is_ready:
-            yield Worry(True, f"The gateway is {health.status}.", "/ready?pretty")
-        for name, row in health.dependencies.items():
-            if not row["ok"]:
-                text = f"{name}: {row['detail']}"
-                yield Worry(bool(row["required"]), text, "/ready?pretty")
-        up, wanted = health.workers["up"], health.workers["wanted"]
-        if up < wanted:
-            yield Worry(up == 0, f"{up} of {wanted} workers are up.", "/ready?pretty")
-        quarantines = self._quarantines()
-        policies = PolicyTable(self._instance.settings.topics)
-        refusing = policies.refusing(quarantine["topic"] for quarantine in quarantines)
-        for row in quarantines:
-            is_away = row["state"] == AWAY
-            refuses = is_away and row["topic"] in refusing
-            effect = "refuses events" if refuses else "publishes unchanged events"
-            why = "Redis is unavailable" if is_away else f"suppression is in {row['state']}"
-            text = f"{row['topic']} {effect}: {why}."
-            yield Worry(refuses, text, f"/console/topics/{row['topic']}")
-        if spooled := seen.gauges["headgate_spool_events"]:
-            yield Worry(
-                False,
-                f"{spooled:,.0f} events wait on disk until Kafka is available.",
-                "/v1/spool?pretty",
-            )
-        share = _recent_rejects(seen.ends)
-        if share > _MANY_REJECTS:
-            text = f"{figures.share(share)} of the last minute's events were rejected."
-            yield Worry(False, text, "/console/producers?sort=rejects")
-
-    def _tiles(self, seen: Reading) -> list[dict[str, Any]]:
+    def _tiles(self, seen: Reading, groups: Json | Failure) -> list[dict[str, Any]]:
         events = sum(summary.events_per_s for summary in seen.pairs.values())
-        size = sum(summary.bytes_per_s for summary in seen.pairs.values())
-        hour = seen.counted(seen.ends)
-        rejected = sum(count for end, count in hour.items() if end[0] == OutcomeName.REJECTED)
-        saved = sum(seen.counted(seen.saved).values())
-        gauges = seen.gauges
+        p99, _ = latencies(self._instance.history.recent, ()).get("", (None, 0))
+        rejected = sum(
+            count
+            for end, count in seen.counted(seen.ends).items()
+            if end[0] == OutcomeName.REJECTED
+        )
         return [
             _tile("Events", figures.rate(events), "last minute", recorder.EVENTS),
-            _tile("Bytes in", figures.rate(size, "B"), "last minute", "headgate_event_bytes"),
-            _tile("Not published", figures.size(saved), "last hour: unchanged or superseded",
-                  recorder.SAVED),
-            _tile("Rejected", figures.count(rejected), "last hour", recorder.EVENTS),
+            _tile("Latency p99", _latency(p99), "accepted requests, last 5 minutes",
+                  "headgate_request_seconds"),
+            _worst_lag(groups),
+            _tile("Rejected", figures.count(rejected), "events, last hour", recorder.EVENTS),
+            _tile("Traffic saved", figures.size(sum(seen.counted(seen.saved).values())),
+                  "last hour: unchanged or superseded", recorder.SAVED),
+        ]  # fmt: skip
+
+    def _more_tiles(self, seen: Reading) -> list[dict[str, Any]]:
+        size, gauges = sum(row.bytes_per_s for row in seen.pairs.values()), seen.gauges
+        return [
+            _tile("Payload bytes in", figures.rate(size, "B"), "last minute",
+                  "headgate_event_bytes"),
             _tile("Held lag", figures.count(gauges["headgate_held_lag"]), "records to coalesce",
                   "headgate_held_lag"),
+            _tile("Held keys", figures.count(gauges["headgate_held_keys"]), "with a held event",
+                  "headgate_held_keys"),
             _tile("Spool", figures.size(gauges["headgate_spool_bytes"]),
                   f"{gauges['headgate_spool_events']:,.0f} events on disk", "headgate_spool_bytes"),
             _tile("In flight", figures.count(gauges["headgate_in_flight_events"]),
                   "events not yet answered", "headgate_in_flight_events"),
-            _tile("Held keys", figures.count(gauges["headgate_held_keys"]), "with a held event",
-                  "headgate_held_keys"),
         ]  # fmt: skip
 
 
@@ -181,8 +150,25 @@ def _total(instance: Instance, name: str) -> float:
     return sum(instance.figures.gauge(name).values())
 
 
-def _tile(label: str, value: str, note: str, metric: str) -> dict[str, Any]:
-    return {"label": label, "value": value, "note": note, "metric": metric}
+def _tile(label: str, value: str, note: str, metric: str, href: str = "") -> dict[str, Any]:
+    return {"label": label, "value": value, "note": note, "metric": metric, "href": href}
+
+
+def _latency(seconds: float | None) -> str:
+    if seconds is None:
+        return figures.number(None)
+    return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+
+
+def _worst_lag(groups: Json | Failure) -> dict[str, Any]:
+    label, metric = "Worst lag", "headgate_group_lag"
+    if isinstance(groups, Failure):
+        return _tile(label, "unknown", "the monitor cannot be asked", metric, "/console/groups")
+    worst = max(groups["groups"], key=itemgetter("lag"), default=None)
+    if worst is None:
+        return _tile(label, figures.number(None), "no consumer group", metric, "/console/groups")
+    href = f"/console/groups/{quote(worst['group'], safe='')}"
+    return _tile(label, figures.count(worst["lag"]), f"records, {worst['group']}", metric, href)
 
 
 def _outcome_plot(ends: Points) -> Plot:
@@ -193,14 +179,6 @@ def _outcome_plot(ends: Points) -> Plot:
     title = "Events per second by outcome, last hour"
     merged = ends._replace(rows=rows)
     return plot_by_label("outcomes", title, "events", recorder.EVENTS, merged)
-
-
-def _recent_rejects(ends: Points) -> float:
-    steps = max(1, round(60 / ends.step_s))
-    recent = {end: sum(values[-steps:]) for end, values in ends.rows.items()}
-    total = sum(recent.values())
-    rejected = sum(count for end, count in recent.items() if end[0] == OutcomeName.REJECTED)
-    return rejected / total if total else 0.0
 
 
 def _rejects(seen: Reading) -> list[dict[str, Any]]:

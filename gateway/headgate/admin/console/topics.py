@@ -18,9 +18,9 @@ from headgate.admin.console.figures import (
     short,
     sparklines,
 )
-from headgate.admin.console.groups import READERS, MonitorAnswers, fix_of
 from headgate.admin.console.page import Done, Page, listed
 from headgate.admin.control_plane import Admin
+from headgate.admin.monitor_answers import READERS, MonitorAnswers, fix_of
 from headgate.admin.requests import Form
 from headgate.http.auth import Identity
 from headgate.metrics import fleet as recorder

@@ -25,6 +25,7 @@ from support.console.pages import opened, text_of
 from support.console.replays import some_replays
 from support.console.world import HOSTILE
 from support.gateway.admin_world import admin_of
+from support.scenarios.group_world import GROUP
 
 OF_TRAFFIC = ("", "/producers", "/topics", "/groups", "/replays", "/replays/new", "/audits")
 LISTS = (*OF_TRAFFIC, "/configuration", "/log")
@@ -187,13 +188,28 @@ async def test_lists_are_sorted_searched_and_paged() -> None:
 
 
 async def test_the_overview_says_what_is_not_well() -> None:
-    instance = await world.small()
+    instance = world.empty()
+    instance.groups = world.monitored(1)
+    for rows in (
+        instance.groups["/v1/groups"]["groups"],
+        instance.groups["/v1/groups"]["clusters"],
+    ):
+        rows.clear()
     async with opened(instance) as client:
         assert "All is well" in await text_of(client, "")
         instance.is_ready = False
         text = await text_of(client, "")
         assert "Down" in text
-        assert "kafka main: 3 brokers" in text
+        assert "No event is accepted: it is not ready." in text
+        assert "kafka main is unavailable." in text
+    async with opened(await world.small()) as client:
+        text = await text_of(client, "")
+        assert "Degraded" in text
+        assert f'<a href="/console/groups/{GROUP}">Group {GROUP} on main went back' in text
+    async with opened(world.empty()) as client:
+        text = await text_of(client, "")
+        assert "Degraded" in text
+        assert "the monitor cannot be asked" in text
     busy = await world.busy(producers=9, topics=3, groups=1)
     async with opened(busy) as client:
         text = await text_of(client, "")

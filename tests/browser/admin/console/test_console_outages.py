@@ -148,6 +148,7 @@ async def test_outages_are_followed_by_open_pages(
         await follow_groups(groups, WATCHED)
         await first.open("")
         await follow(first, "All is well", "up", "kafka main", "redis")
+        await expect(first.page.locator("#live .worry")).to_have_count(0)
         await other.open("/producers/shop")
         await expect(other.page.locator("#live")).not_to_contain_text("malformed")
         assert post(gateway.port, topic_name, b"{", headers).status == 400
@@ -155,6 +156,11 @@ async def test_outages_are_followed_by_open_pages(
         redis.kill()
         with gone(broker):
             await follow(first, "Down", "down", "kafka main", "redis")
+            worries = first.page.locator("#live .worry.bad")
+            await expect(worries.first).to_contain_text("No event is accepted")
+            await expect(worries.nth(1).locator("a")).to_have_attribute(
+                "href", "/console/log?q=kafka+main"
+            )
             await every_page_comes(other, topic_name, UNAVAILABLE, "outage")
             if gone is killed:  # one that stands still is given half a minute by the monitor
                 await follow_groups(groups, WATCHED, away=1)
@@ -164,6 +170,8 @@ async def test_outages_are_followed_by_open_pages(
         await every_page_comes(other, topic_name, NOT_FOUND)
         monitor.kill()
         await follow_groups(groups, NO_MONITOR)
+        await follow(first, "Degraded", "up", "kafka main", "redis")
+        await expect(first.page.locator("#live .worry.warn")).to_contain_text(NO_MONITOR)
         gateway.kill()
         said = first.page.locator("#connection")
         for one in (first, groups):
@@ -171,4 +179,4 @@ async def test_outages_are_followed_by_open_pages(
         await first.picture("gateway-gone-1440-light")
         gateway.restart()
         await expect(said).to_contain_text("Connected again since", timeout=SOON_MS)
-        await follow(first, "All is well", "up", "kafka main", "redis")
+        await follow(first, "Degraded", "up", "kafka main", "redis")
