@@ -7,7 +7,6 @@ from headgate.formats.decode import JSON, BodyKind, Headers, kind_of
 from headgate.formats.json_stream import JsonStream
 from headgate.model.content import Digester
 from headgate.model.outcome import Failure, Reason, Refused, long_key, malformed
-from headgate.model.oversize import StoredBlob
 from headgate.model.policy import fingerprint
 from headgate.model.publish import RawEvent
 from headgate.model.request import is_array_one_event, is_tombstone, read_options
@@ -28,20 +27,6 @@ class Announced(NamedTuple):
     event: RawEvent
     is_json: bool = False
     may_be_batch: bool = False
-
-
-class Streamed(NamedTuple):
-    """An event whose value is only in the blob store.
-
-    Attributes:
-        event: The event without its value.
-        stored: The value in the blob store.
-        digest: The digest of the value, if the topic suppresses.
-    """
-
-    event: RawEvent
-    stored: StoredBlob
-    digest: bytes | None = None
 
 
 def takes_streams(route: Route) -> bool:

@@ -18,9 +18,10 @@ from aiohttp.web_exceptions import HTTPException
 from aiohttp.web_protocol import RequestPayloadError
 
 from headgate.formats.decode import Headers
-from headgate.formats.streamed import Announced, BodyInspector, Streamed, announced, takes_streams
+from headgate.formats.streamed import Announced, BodyInspector, announced, takes_streams
 from headgate.ingest.admission import ProducerBudget
 from headgate.model.outcome import Failure, Reason, Refused, TooMuch, brief, malformed
+from headgate.model.publish import Streamed
 from headgate.model.route import BEHIND, Route, too_large
 
 if TYPE_CHECKING:  # the parent reads bodies without the path of events

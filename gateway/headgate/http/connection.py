@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from aiohttp.helpers import rfc822_formatted_time
@@ -95,7 +95,7 @@ def may_become_plain(data: bytes) -> bool:
     return len(data) < HEAD_MAX_BYTES and b"\r\n\r\n" not in data
 
 
-class PlainHead(NamedTuple):
+class PlainHead:
     """The head of a plain post.
 
     Attributes:
@@ -104,9 +104,12 @@ class PlainHead(NamedTuple):
         options: Options of a known head; None if the pipeline must read them.
     """
 
-    topic: str
-    headers: Headers
-    options: RequestOptions | None = None
+    __slots__ = ("headers", "options", "topic")
+
+    def __init__(self, topic: str, headers: Headers, options: RequestOptions | None = None) -> None:
+        self.topic: Final = topic
+        self.headers: Final = headers
+        self.options: Final = options
 
 
 class KnownHeads:

@@ -21,7 +21,7 @@ from headgate.idempotency.identity import EVENTS, RequestIdentity, marked
 from headgate.idempotency.rules import IDEMPOTENCY_KEY, KeyedRequest
 from headgate.ingest.admission import DRAINING, ProducerBudget, ProducerQuotas
 from headgate.ingest.deadlines import Deadlines
-from headgate.ingest.path import Decode, Inbound, Pipeline
+from headgate.ingest.path import Decode, Pipeline
 from headgate.metrics.meter import Meter
 from headgate.model.outcome import (
     OVERLOADED_RETRY_S,
@@ -224,23 +224,23 @@ class FairQueue:
         """Return whether a producer waits, or waited recently, while other producers send."""
         return self._shares.is_pressed(self._clock())
 
-    def try_start(self, inbound: Inbound) -> bool:
+    def try_start(self, ticket: Ticket) -> bool:
         """Charge a request to the share of its producer; return False if it must `wait`."""
         shares = self._shares
-        may_start = shares.try_start(inbound.producer, len(inbound.body), inbound.arrived)
+        may_start = shares.try_start(ticket.producer, ticket.body_bytes, ticket.arrived)
         if self._due is None and shares.needs_round:
             self._schedule()
         return may_start
 
-    def wait(self, inbound: Inbound, start: Callable[[], None]) -> None:
+    def wait(self, ticket: Ticket, start: Callable[[], None]) -> None:
         """Queue a request; `start` is called when the request may start."""
-        self._shares.wait(inbound.producer, len(inbound.body), start)
+        self._shares.wait(ticket.producer, ticket.body_bytes, start)
 
-    def refusal(self, inbound: Inbound) -> Failure | None:
+    def refusal(self, ticket: Ticket) -> Failure | None:
         """Return the failure if a request has waited too long."""
-        if self._loop.time() - inbound.arrived <= self._max_wait_s:
+        if self._loop.time() - ticket.arrived <= self._max_wait_s:
             return None
-        detail = f"producer {brief(inbound.producer)} sends more than its share of this instance"
+        detail = f"producer {brief(ticket.producer)} sends more than its share of this instance"
         detail += f": this waited {self._max_wait_s:g} s; nothing was written"
         return Failure(
             Reason.OVERLOADED, detail, {"limit": "share"}, retry_after_s=OVERLOADED_RETRY_S
@@ -340,7 +340,7 @@ class EventsFront:
             headers = with_query_key(call.headers, request.rel_url.raw_query_string)
             call = call._replace(headers=headers)
             self.look_first(call, topic)
-            inbound = await self._inbound(call, topic, caller)
+            ticket = await self._ticket(call, topic, caller)
         except Refused as refused:
             failure = refused.failure
             if caller is not None:
@@ -351,7 +351,7 @@ class EventsFront:
                 failure, topic, producer, call.request_id, seconds, trace, request.remote
             )
         else:
-            ticket = await self.run(inbound)
+            await self.run(ticket)
             for index, document in ticket.weighing or ():
                 _put_weights(ticket, index, await self._weigher.weigh(document))
             ticket.weighing = None
@@ -388,7 +388,7 @@ class EventsFront:
         call.reported["producer"] = caller.name
         return caller
 
-    async def _inbound(self, call: Call, topic: str, caller: Identity) -> Inbound:
+    async def _ticket(self, call: Call, topic: str, caller: Identity) -> Ticket:
         """Return the request for the pipeline, with its body in memory or in the blob store."""
         producer = caller.name
         body, value, budget = b"", None, self.budget.of(producer)
@@ -400,13 +400,13 @@ class EventsFront:
         except Refused as refused:
             self._count(producer, topic, refused.failure, call.request_id)
             raise
-        return Inbound(
+        return Ticket(
             topic,
             producer,
-            call.headers,
-            body,
             call.request_id,
             self._loop.time(),
+            call.headers,
+            body,
             value,
             caller.may_post,
             call.request.get(TRACE),
@@ -484,42 +484,41 @@ class EventsFront:
         self, head: PlainHead, body: bytes, peer: Peer, ended: Ended, trace: Trace | None
     ) -> bytes | None:
         arrived, topic, headers = self._loop.time(), head.topic, head.headers
-        request_id, producer = self.request_id(headers), ""
+        request_id, size = self.request_id(headers), len(body)
         try:
             caller = self.admit_caller(headers, peer, topic, request_id)
-            producer = caller.name
-            self._take_bytes(producer, topic, len(body), request_id)
         except Refused as refused:
-            producer = producer or refused.producer
-            reply = self.reply_to_refused(
-                refused.failure, topic, producer, request_id, 0.0, trace, peer.address
-            )
-            if trace is not None and self.traces is not None:
-                self.traces.end(trace, reply.status)
-            if self._logs_every_request:
-                self._log_served(
-                    topic, reply.status, len(body), 0.0, request_id, producer, trace, peer.address
+            failure, producer = refused.failure, refused.producer
+        else:
+            producer = caller.name
+            refusal = self.budget.take_bytes(producer, size)
+            if refusal is None:
+                ticket = Ticket(
+                    topic,
+                    producer,
+                    request_id,
+                    arrived,
+                    headers,
+                    body,
+                    None,
+                    caller.may_post,
+                    trace,
+                    head.options,
                 )
-            return on_the_wire(reply, request_id)
-        inbound = Inbound(
-            topic,
-            producer,
-            headers,
-            body,
-            request_id,
-            arrived,
-            may_post=caller.may_post,
-            trace=trace,
-            options=head.options,
-        )
-        self.start(inbound, ended)
-        return None
-
-    def _take_bytes(self, producer: str, topic: str, size: int, request_id: str) -> None:
-        failure = self.budget.take_bytes(producer, size)
-        if failure is not None:
+                self.start(ticket, ended)
+                return None
+            failure = refusal
             self._count(producer, topic, failure, request_id)
-            raise Refused(failure)
+        reply = self.reply_to_refused(
+            failure, topic, producer, request_id, 0.0, trace, peer.address
+        )
+        if trace is not None and self.traces is not None:
+            self.traces.end(trace, reply.status)
+        if self._logs_every_request:
+            self._log_served(
+                topic, reply.status, size, 0.0, request_id, producer, trace, peer.address
+            )
+        return on_the_wire(reply, request_id)
 
     def finish(self, ticket: Ticket, remote: str | None = None) -> bytes:
         """Return the response to a ticket of `begin`. `remote` is the address of the client."""
@@ -610,7 +609,7 @@ class EventsFront:
 
     def start(
         self,
-        inbound: Inbound,
+        ticket: Ticket,
         ended: Ended,
         decode_as: Decode | None = None,
         endpoint: bytes = EVENTS,
@@ -618,101 +617,99 @@ class EventsFront:
         """Start a request within its producer's share, with Idempotency-Key and deadline.
 
         Args:
-            inbound: The request; the bytes of its body were taken from the budget.
+            ticket: The request; the bytes of its body were taken from the budget.
             ended: Called once with the ticket, when its response may be sent; perhaps before this
                 returns.
             decode_as: Decodes the body for a front of another protocol.
             endpoint: Endpoint of the request, and its parameters besides the topic.
         """
-        if not self._queue.try_start(inbound):
-            late = partial(self._start_late, inbound, ended, decode_as, endpoint)
-            self._queue.wait(inbound, late)
-        elif IDEMPOTENCY_KEY in inbound.headers:
-            self._claim(inbound, ended, decode_as, endpoint)
+        ticket.waiter = ended
+        if not self._queue.try_start(ticket):
+            self._queue.wait(ticket, partial(self._start_late, ticket, decode_as, endpoint))
+        elif IDEMPOTENCY_KEY in ticket.headers:
+            self._claim(ticket, decode_as, endpoint)
         else:
-            self._wait_for(self.pipeline.take(inbound, decode_as), ended)
+            self.pipeline.take(ticket, decode_as)
+            if not ticket.done:
+                self._deadlines.watch(ticket)
 
     async def run(
-        self, inbound: Inbound, decode_as: Decode | None = None, endpoint: bytes = EVENTS
-    ) -> Ticket:
-        """Start a request like `start`, and return its ticket when its response may be sent."""
+        self, ticket: Ticket, decode_as: Decode | None = None, endpoint: bytes = EVENTS
+    ) -> None:
+        """Start a request like `start`, and wait until its response may be sent."""
         done: asyncio.Future[Ticket] = self._loop.create_future()
-        self.start(inbound, partial(_settle, done), decode_as, endpoint)
-        return await done
+        self.start(ticket, partial(_settle, done), decode_as, endpoint)
+        await done
 
-    def ended(self, ticket: Ticket) -> asyncio.Future[Ticket]:
-        """Return a future that is done when all events have ended, or at the deadline."""
+    def run_part(self, ticket: Ticket, decode_as: Decode) -> asyncio.Future[Ticket]:
+        """Start events of a request that was started before.
+
+        Returns:
+            A future that is done when all events have ended, or at the deadline.
+        """
         done: asyncio.Future[Ticket] = self._loop.create_future()
-        self._wait_for(ticket, partial(_settle, done))
+        ticket.waiter = partial(_settle, done)
+        self.pipeline.take(ticket, decode_as)
+        if not ticket.done:
+            self._deadlines.watch(ticket)
         return done
 
-    def _start_late(
-        self, inbound: Inbound, ended: Ended, decode_as: Decode | None, endpoint: bytes
-    ) -> None:
+    def _start_late(self, ticket: Ticket, decode_as: Decode | None, endpoint: bytes) -> None:
         """Start a request that has waited for a later round."""
-        failure = self._queue.refusal(inbound)
-        if failure is None and IDEMPOTENCY_KEY in inbound.headers:
-            self._claim(inbound, ended, decode_as, endpoint)
+        failure = self._queue.refusal(ticket)
+        if failure is None and IDEMPOTENCY_KEY in ticket.headers:
+            self._claim(ticket, decode_as, endpoint)
         else:
-            self._go_on(inbound, ended, decode_as, failure)
+            self._go_on(ticket, decode_as, failure)
 
-    def _claim(
-        self, inbound: Inbound, ended: Ended, decode_as: Decode | None, endpoint: bytes
-    ) -> None:
+    def _claim(self, ticket: Ticket, decode_as: Decode | None, endpoint: bytes) -> None:
         """Claim the request's Idempotency-Key, then go on."""
         try:
-            route = self.pipeline.gate.open(inbound.topic, needs_offset=decode_as is not None)
+            route = self.pipeline.gate.open(ticket.topic, needs_offset=decode_as is not None)
         except Refused:
-            self._go_on(inbound, ended, decode_as, None)  # the pipeline refuses and counts it
+            self._go_on(ticket, decode_as, None)  # the pipeline refuses and counts it
             return
-        value = inbound.streamed
-        body = inbound.body if value is None else value.stored.sha256.encode()
+        value = ticket.streamed
+        body = ticket.body if value is None else value.stored.sha256.encode()
         refuse = route.policy.redis_loss == "refuse"
-        go_on = partial(self._go_on, inbound, ended, decode_as)
         self._keys.begin(
             KeyedRequest(
-                endpoint, route.state.topic_id, inbound.producer, inbound.headers, body, refuse
+                endpoint, route.state.topic_id, ticket.producer, ticket.headers, body, refuse
             ),
-            go_on,
+            partial(self._go_on, ticket, decode_as),
         )
 
     def _go_on(
-        self,
-        inbound: Inbound,
-        ended: Ended,
-        decode_as: Decode | None,
-        attempt: Attempt | Failure | None,
+        self, ticket: Ticket, decode_as: Decode | None, attempt: Attempt | Failure | None
     ) -> None:
         """Pass a request that has waited, for a later round or for Redis, to the pipeline.
 
         Args:
-            inbound: The request.
-            ended: As for `start`.
+            ticket: The request.
             decode_as: As for `start`.
             attempt: Attempt of its Idempotency-Key; or the failure, if the request is refused.
         """
-        ticket, now_s = self.pipeline.ticket(inbound), self._loop.time()
-        ticket.claimed_s, ticket.arrived = now_s - inbound.arrived, now_s
+        arrived, ticket.arrived = ticket.arrived, self._loop.time()
+        ticket.claimed_s = ticket.arrived - arrived
+        ended = ticket.waiter
+        assert ended is not None  # `start` has set it
         try:
             if isinstance(attempt, Failure):
                 self.pipeline.refuse(ticket, attempt)
             else:
-                self.pipeline.take(inbound, decode_as, attempt, ticket)
+                ticket.attempt = attempt
+                if attempt is not None and attempt.request is not None:
+                    ticket.waiter = partial(self._when_reported, ended)
+                self.pipeline.take(ticket, decode_as)
         except Exception:  # the outermost frame of this request
             log.exception("request failed")
-            ticket = self.pipeline.ticket(inbound)
-            ticket.refuse_request(rejected(_INTERNAL))
-        self._wait_for(ticket, ended)
-
-    def _wait_for(self, ticket: Ticket, ended: Ended) -> None:
-        """Call back when a started request has ended, at the latest at its deadline."""
-        attempt = ticket.attempt
-        if attempt is not None and attempt.request is not None:
-            ended = partial(self._when_reported, ended)
-        if ticket.done:
-            ended(ticket)
-        else:
-            ticket.waiter = ended
+            failed = Ticket(
+                ticket.topic, ticket.producer, ticket.request_id, arrived, trace=ticket.trace
+            )
+            failed.refuse_request(rejected(_INTERNAL))
+            ended(failed)
+            return
+        if not ticket.done:
             self._deadlines.watch(ticket)
 
     def _when_reported(self, ended: Ended, ticket: Ticket) -> None:

@@ -237,14 +237,13 @@ class Admit:
         self._spend_quota = spend_quota
         self._max_events = max_events
 
-    def take(self, ticket: Ticket, options: RequestOptions, count: int, size: int) -> None:
+    def take(self, ticket: Ticket, options: RequestOptions, count: int) -> None:
         """Admit the events of a request.
 
         Args:
             ticket: Ticket of the request.
             options: Options of the request.
             count: Number of events.
-            size: Size of all events, in bytes.
 
         Raises:
             Refused: There is no room for the events; no budget stays reserved for them.
@@ -261,6 +260,8 @@ class Admit:
             raise Refused(failure)
         ticket.outcomes, ticket.sizes = [None] * count, [0] * count
         ticket.remaining = count
+        stored = ticket.streamed
+        size = ticket.body_bytes if stored is None else stored.stored.size
         failure = self._spend_quota(ticket.producer, count, size)
         if failure is not None:
             self._admission.give(ticket.producer, 0, count)

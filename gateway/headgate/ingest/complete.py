@@ -78,6 +78,8 @@ class Complete:
         self._account(ticket, events)
         self._admission.give(ticket.producer, ticket.body_bytes, 0)
         self._remember(ticket)
+        if ticket.waiter is not None:
+            ticket.waiter(ticket)
 
     def abandon(self, ticket: Ticket) -> None:
         """Return the budget of a request that an internal error ended."""

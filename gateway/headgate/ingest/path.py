@@ -2,11 +2,10 @@
 
 Rules:
 
-1. A front (`http`) passes a request as `Inbound` to `Pipeline.take`, and gets a `Ticket`. The
-   ticket is done when each of its events has exactly one outcome.
-2. Until its events are admitted, a request is refused as a whole: inner steps raise `Refused`, and
-   `take` returns a ticket that is done. From then on each event ends for itself, and its share of
-   the budget returns once.
+1. A front (`http`) passes a request as a `Ticket` to `Pipeline.take`. The ticket is done, and its
+   `waiter` is called, when each of its events has exactly one outcome.
+2. Until its events are admitted, a request is refused as a whole: inner steps raise `Refused`.
+   From then on each event ends for itself, and its share of the budget returns once.
 3. No stage awaits. `take` passes all stages in one turn of the event loop, as far as no event has
    to wait for Redis, for the helper process or for a blob.
 4. Events of a key reach their lane in order of arrival. A stage in which an event may wait keeps
@@ -34,11 +33,9 @@ stands between stages and lanes, and acts as each to the other.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
 
 from headgate.backends.base import Identities
-from headgate.formats.decode import Decoded, Headers, decode, scan, with_hint
-from headgate.formats.streamed import Streamed
+from headgate.formats.decode import Decoded, decode, scan, with_hint
 from headgate.ingest.admission import Admission, Admit
 from headgate.ingest.complete import Complete
 from headgate.ingest.deadlines import Expire
@@ -46,57 +43,11 @@ from headgate.ingest.gate import Gate
 from headgate.ingest.records import BuildRecords, Validate
 from headgate.ingest.turn import Turn
 from headgate.model.outcome import Failure, Refused
-from headgate.model.publish import Attempt, Publish, Ticket
+from headgate.model.publish import Publish, Ticket
 from headgate.model.request import RequestOptions, read_options
 from headgate.model.route import Route, value_too_large
-from headgate.model.trace import Trace
 
-# ---- input from a front: a request, and the function that decodes its body
-
-
-class Inbound:
-    """A request from a front.
-
-    Args:
-        topic: Topic that the client named.
-        producer: Authenticated producer.
-        headers: Headers, as raw bytes; names in lower case.
-        body: Decompressed body; its length was admitted.
-        request_id: Id of the request.
-        arrived: Monotonic time at which the request was complete, in seconds.
-        streamed: Its one event, if the value went to the blob store; the body is then empty.
-        may_post: Returns whether the caller may write to a topic, for suggestions. None: no
-            suggestions.
-        trace: Its trace, if it is sampled.
-        options: Its options, if the front knows them.
-    """
-
-    def __init__(
-        self,
-        topic: str,
-        producer: str,
-        headers: Headers,
-        body: bytes,
-        request_id: str,
-        arrived: float,
-        streamed: Streamed | None = None,
-        may_post: Callable[[str], bool] | None = None,
-        trace: Trace | None = None,
-        options: RequestOptions | None = None,
-    ) -> None:
-        self.topic: Final = topic
-        self.producer: Final = producer
-        self.headers: Final = headers
-        self.body: Final = body
-        self.request_id: Final = request_id
-        self.arrived: Final = arrived
-        self.streamed: Final = streamed
-        self.may_post: Final = may_post
-        self.trace: Final = trace
-        self.options: Final = options
-
-
-Decode = Callable[[Inbound, Route], Decoded]
+Decode = Callable[[Ticket, Route], Decoded]
 
 
 class Pipeline:
@@ -139,100 +90,70 @@ class Pipeline:
         self.expire = expire
         self._max_events = max_events
 
-    def ticket(self, inbound: Inbound) -> Ticket:
-        """Return a ticket for a request that has not started, for `take` or `refuse`."""
-        ticket = Ticket(inbound.topic, inbound.producer, inbound.request_id, inbound.arrived)
-        ticket.body_bytes = len(inbound.body)
-        ticket.trace = inbound.trace
-        return ticket
-
-    def take(
-        self,
-        inbound: Inbound,
-        decode_as: Decode | None = None,
-        attempt: Attempt | None = None,
-        ticket: Ticket | None = None,
-    ) -> Ticket:
+    def take(self, ticket: Ticket, decode_as: Decode | None = None) -> None:
         """Start all events of a request. The ticket is done once all of them have ended.
 
         Args:
-            inbound: The request.
+            ticket: The request. Events that an earlier attempt with its Idempotency-Key completed
+                are not started again.
             decode_as: Decodes the body for a front of another protocol, whose responses contain
                 offsets; it may raise Refused.
-            attempt: Attempt of its Idempotency-Key; events that earlier attempts completed are not
-                started again.
-            ticket: Ticket of the request, if it already exists.
         """
-        if ticket is None:
-            ticket = self.ticket(inbound)
-        ticket.attempt = attempt
         ticket.needs_offset = decode_as is not None
         count = 1  # of its events, as far as it is known
-        streamed = inbound.streamed
         try:
-            route = self.gate.open(inbound.topic, needs_offset=decode_as is not None)
+            route = self.gate.open(ticket.topic, needs_offset=ticket.needs_offset)
             ticket.facts = route.facts
-            options = inbound.options or read_options(inbound.headers)
-            decoded = self._decode(inbound, route, options, decode_as, attempt)
+            options = ticket.options or read_options(ticket.headers)
+            decoded = self._decode(ticket, route, options, decode_as)
             count = len(decoded.events)
             ticket.is_batch, ticket.minimal = decoded.is_batch, options.minimal
-            size = ticket.body_bytes if streamed is None else streamed.stored.size
-            self._admit.take(ticket, options, count, size)
+            self._admit.take(ticket, options, count)
             # No refusals from here on: `refuse` returns a request's bytes, not its events.
-            self._records.build(ticket, route, options, decoded, streamed)
+            self._records.build(ticket, route, options, decoded)
         except Refused as refused:
-            self._refuse(ticket, inbound, decode_as, refused.failure, count)
-            return ticket
+            self._refuse(ticket, decode_as, refused.failure, count)
+            return
         except BaseException:
             self._complete.abandon(ticket)
             raise
         if ticket.publishes:
+            ticket.body = b""  # events of a batch are copies of its parts
             self._identify(ticket, route, decoded)
         elif not ticket.remaining:
-            if decode_as is None and streamed is None:
-                _give_hint(ticket, inbound)
+            if decode_as is None and ticket.streamed is None:
+                _give_hint(ticket)
             self._complete.close(ticket)
-        return ticket
 
     def _refuse(
-        self,
-        ticket: Ticket,
-        inbound: Inbound,
-        decode_as: Decode | None,
-        failure: Failure,
-        count: int,
+        self, ticket: Ticket, decode_as: Decode | None, failure: Failure, count: int
     ) -> None:
         """Refuse a request as a whole, with hints for its client."""
-        if inbound.may_post is not None:
-            failure = self.gate.with_suggestion(failure, inbound.topic, inbound.may_post)
-        if decode_as is None and inbound.streamed is None:
-            failure = with_hint(failure, inbound.headers, inbound.body)
-        ticket.facts = ticket.facts or self.gate.routes.facts_of(inbound.topic)
+        if ticket.may_post is not None:
+            failure = self.gate.with_suggestion(failure, ticket.topic, ticket.may_post)
+        if decode_as is None and ticket.streamed is None:
+            failure = with_hint(failure, ticket.headers, ticket.body)
+        ticket.facts = ticket.facts or self.gate.routes.facts_of(ticket.topic)
         # A request with too many events counts as one, so that counting it stays cheap.
         self._complete.refuse_request(ticket, failure, count if count <= self._max_events else 1)
 
     def _decode(
-        self,
-        inbound: Inbound,
-        route: Route,
-        options: RequestOptions,
-        decode_as: Decode | None,
-        attempt: Attempt | None,
+        self, ticket: Ticket, route: Route, options: RequestOptions, decode_as: Decode | None
     ) -> Decoded:
         if decode_as is not None:
-            return decode_as(inbound, route)
-        if inbound.streamed is not None:
+            return decode_as(ticket, route)
+        if ticket.streamed is not None:
             if not route.strategies:  # since a reload, while the body was stored
                 raise Refused(value_too_large(route))
-            return Decoded([inbound.streamed.event], False)
+            return Decoded([ticket.streamed.event], False)
         # The scanner handles only requests without options for single events, except an id.
-        is_repeat = attempt is not None and bool(attempt.known)
+        is_repeat = ticket.attempt is not None and bool(ticket.attempt.known)
         if route.scanner is not None and not is_repeat and options.is_plain:
-            scanned = scan(route.scanner, inbound.body, inbound.headers, self._max_events)
+            scanned = scan(route.scanner, ticket.body, ticket.headers, self._max_events)
             if scanned is not None:
                 return scanned
         structured = route.policy.cloudevents == "structured"
-        return decode(inbound.body, inbound.headers, structured, self._max_events)
+        return decode(ticket.body, ticket.headers, structured, self._max_events)
 
     def _identify(self, ticket: Ticket, route: Route, decoded: Decoded) -> None:
         """Claim the ids of a request's events, if its topic deduplicates; new events go on.
@@ -280,9 +201,9 @@ def _is_compared(decoded: Decoded) -> bool:
     return decoded.digests is not None and None not in decoded.digests
 
 
-def _give_hint(ticket: Ticket, inbound: Inbound) -> None:
+def _give_hint(ticket: Ticket) -> None:
     """Add a hint about the body's format to the first failure; no event was started."""
     first = ticket.outcomes[0] if ticket.outcomes else None
     if first is not None and first.failure is not None:
-        failure = with_hint(first.failure, inbound.headers, inbound.body)
+        failure = with_hint(first.failure, ticket.headers, ticket.body)
         ticket.outcomes[0] = first.with_failure(failure)

@@ -11,7 +11,6 @@ from typing import Final
 
 from headgate.backends.base import Lanes
 from headgate.formats.decode import Decoded
-from headgate.formats.streamed import Streamed
 from headgate.ingest.turn import InOrder
 from headgate.model.cache import BoundedCache
 from headgate.model.content import (
@@ -42,6 +41,7 @@ from headgate.model.publish import (
     Publish,
     RawEvent,
     Record,
+    Streamed,
     Ticket,
     content_type_of,
 )
@@ -115,7 +115,6 @@ class BuildRecords:
         route: Route,
         options: RequestOptions,
         decoded: Decoded,
-        streamed: Streamed | None,
     ) -> None:
         """Start the publishes of a ticket, in order. All other events get their outcome here."""
         request = self._request(ticket, route, options)
@@ -123,6 +122,7 @@ class BuildRecords:
             self._from_columns(request, route, options.event_id, decoded)
         else:
             self._from_events(request, route, options.event_id, decoded)
+        streamed = ticket.streamed
         if streamed is not None:
             ticket.sizes[0] = streamed.stored.size
             for publish in ticket.publishes:

@@ -10,9 +10,10 @@ from typing import Final, NamedTuple
 
 from headgate.model.keys import choose_partition
 from headgate.model.outcome import Failure, Outcome, OutcomeName
-from headgate.model.oversize import Large
+from headgate.model.oversize import Large, StoredBlob
 from headgate.model.owner import RecordOwner
 from headgate.model.record import CONTENT_TYPE, Header
+from headgate.model.request import RequestOptions
 from headgate.model.route import Route
 from headgate.model.suppression import Reservation
 from headgate.model.topics import TopicState
@@ -51,6 +52,20 @@ class RawEvent(NamedTuple):
 
 
 Event = bytes | RawEvent | Failure
+
+
+class Streamed(NamedTuple):
+    """An event whose value is only in the blob store.
+
+    Attributes:
+        event: The event without its value.
+        stored: The value in the blob store.
+        digest: The digest of the value, if the topic suppresses.
+    """
+
+    event: RawEvent
+    stored: StoredBlob
+    digest: bytes | None = None
 
 
 # ---- events with a record of their own
@@ -302,34 +317,66 @@ class Attempt:
                 outcomes[index] = outcome
 
 
+_NO_HEADERS: Final[Mapping[bytes, bytes]] = {}
+
+
 class Ticket:
-    """The outcomes of one request's events, with one countdown for all of them.
+    """One request, and the outcomes of its events, with one countdown for all of them.
 
     A ticket is open until every event has an outcome; then it is `done` and answered. It ends when
     its last publish ends, because an event that was answered `unknown` may still be in a lane.
+
+    Args:
+        topic: Topic that the client named.
+        producer: Authenticated producer.
+        request_id: Id of the request.
+        arrived: Monotonic time at which the request was complete, in seconds.
+        headers: Headers, as raw bytes; names in lower case.
+        body: Decompressed body; its length was admitted. It is dropped when it was decoded.
+        streamed: Its one event, if the value went to the blob store; the body is then empty.
+        may_post: Returns whether the caller may write to a topic, for suggestions. None: no
+            suggestions.
+        trace: Its trace, if it is sampled.
+        options: Its options, if the front knows them.
 
     Attributes:
         outcomes: The outcomes in request order, None while open.
         publishes: The events on their way; all others have their outcome already.
         open_publishes: The number of publishes that have not ended.
         sizes: The value bytes of each event, for the metrics.
-        waiter: Callback for the time when all events have an outcome.
+        waiter: Called once when all events have an outcome.
         arrived: The start of its time limit, in monotonic seconds.
         claimed_s: The seconds that the claim of its Idempotency-Key had taken by then.
         attempt: The claims in Redis; None if there are none.
         facts: Report the facts of one in this many events of the topic; 0 for none.
         needs_offset: Whether the response contains offsets, so that no event may be `spooled`.
         weighing: Documents that are too large, by index; the front finds their largest parts.
-        trace: Its trace, if it is sampled.
     """
 
-    def __init__(self, topic: str, producer: str, request_id: str, arrived: float) -> None:
+    def __init__(
+        self,
+        topic: str,
+        producer: str,
+        request_id: str,
+        arrived: float,
+        headers: Mapping[bytes, bytes] = _NO_HEADERS,
+        body: bytes = b"",
+        streamed: Streamed | None = None,
+        may_post: Callable[[str], bool] | None = None,
+        trace: Trace | None = None,
+        options: RequestOptions | None = None,
+    ) -> None:
+        self.headers: Final = headers
+        self.body = body
+        self.streamed: Final = streamed
+        self.may_post: Final = may_post
+        self.options: Final = options
         self.topic = topic
         self.producer = producer
         self.request_id = request_id
         self.arrived = arrived
         self.claimed_s = 0.0
-        self.body_bytes = 0
+        self.body_bytes: Final = len(body)
         self.facts = 0
         self.is_batch = False
         self.minimal = False
@@ -343,7 +390,7 @@ class Ticket:
         self.waiter: Callable[[Ticket], None] | None = None
         self.attempt: Attempt | None = None
         self.weighing: list[tuple[int, bytes]] | None = None
-        self.trace: Trace | None = None
+        self.trace: Final = trace
 
     def put(self, index: int, outcome: Outcome) -> bool:
         """Record an outcome, and return whether it was the last one; ignore a second one."""

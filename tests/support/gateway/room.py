@@ -13,7 +13,6 @@ from headgate.formats.json_text import KeyReader
 from headgate.ingest.admission import Admission
 from headgate.ingest.complete import ClockWatch
 from headgate.ingest.gate import Compiler, Gate, Routes
-from headgate.ingest.path import Inbound
 from headgate.ingest.turn import EventIds
 from headgate.kafka.producer import SingleRecordBatch
 from headgate.model.outcome import Failure, Reason
@@ -125,7 +124,9 @@ class Room:
         assert self.admission.take_bytes("p", len(body)) is None
         named = {name.replace("_", "-").encode(): value for name, value in headers.items()}
         named.setdefault(b"content-type", b"application/json")
-        return self.pipeline.take(Inbound(topic, "p", named, body, "req-1", 0.0))
+        ticket = Ticket(topic, "p", "req-1", 0.0, named, body)
+        self.pipeline.take(ticket)
+        return ticket
 
     def run(self) -> None:
         """Let everything under way be published."""
@@ -175,7 +176,9 @@ class MemoryRoom:
     def post(self, topic: str, body: bytes) -> Ticket:
         """One JSON document, from the producer `shop`."""
         headers = {b"content-type": b"application/json"}
-        return self.pipeline.take(Inbound(topic, "shop", headers, body, "r", 0.0))
+        ticket = Ticket(topic, "shop", "r", 0.0, headers, body)
+        self.pipeline.take(ticket)
+        return ticket
 
 
 def shown(ticket: Ticket) -> tuple[int, dict[str, object]]:

@@ -20,7 +20,6 @@ from headgate.formats.json_text import KeyReader
 from headgate.ingest.admission import Admission
 from headgate.ingest.complete import ClockWatch
 from headgate.ingest.gate import Gate, Routes
-from headgate.ingest.path import Inbound
 from headgate.ingest.turn import EventIds
 from headgate.kafka.producer import SingleRecordBatch
 from headgate.model.internal_topics import HELD_PREFIX, held_topic
@@ -335,16 +334,17 @@ class SpoolWorld:
         kind = b"application/json" if len(values) == 1 else b"application/x-ndjson"
         assert self.admission.take_bytes("p", len(body)) is None
         given = {b"content-type": kind, **{name.encode(): one for name, one in headers.items()}}
-        return self.pipeline.take(Inbound(topic, "p", given, body, "r", self.now_s))
+        ticket = Ticket(topic, "p", "r", self.now_s, given, body)
+        self.pipeline.take(ticket)
+        return ticket
 
     def post_for_offset(self, topic: str, *values: object) -> Ticket:
         """The same by a front whose answers name offsets."""
         body = "\n".join(map(json.dumps, values)).encode()
         assert self.admission.take_bytes("p", len(body)) is None
-        inbound = Inbound(topic, "p", {b"content-type": NDJSON}, body, "r", self.now_s)
-        return self.pipeline.take(
-            inbound, lambda asked, _: decode(asked.body, asked.headers, False, 1000)
-        )
+        ticket = Ticket(topic, "p", "r", self.now_s, {b"content-type": NDJSON}, body)
+        self.pipeline.take(ticket, lambda asked, _: decode(asked.body, asked.headers, False, 1000))
+        return ticket
 
     def reload(self, *, spool: bool, **orders: object) -> None:
         """Whether the topics spool from now on; orders: other options of that topic."""

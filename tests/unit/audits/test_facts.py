@@ -21,8 +21,8 @@ from headgate.audits.facts import (
     encode_records,
     facts_cluster,
 )
-from headgate.ingest.path import Inbound
 from headgate.model.outcome import Failure, Outcome, OutcomeName, Reason
+from headgate.model.publish import Ticket
 from support.gateway.fakes import NOW_MS
 from support.gateway.room import REFUSED, UNKNOWN, Room
 
@@ -251,9 +251,8 @@ def test_a_request_that_is_refused_as_a_whole_is_told() -> None:
     assert kinds(facts) == [("rejected", "quota_exceeded", "deals")]
     room.pipeline.report_refused("p", "deals", Failure(Reason.FORBIDDEN, "no"))
     assert kinds(facts) == [("rejected", "forbidden", "deals")]
-    inbound = Inbound("deals", "p", {}, b"{}", "req-1", 0.0)
+    refused = Ticket("deals", "p", "req-1", 0.0, {}, b"{}")
     assert room.admission.take_bytes("p", 2) is None
-    refused = room.pipeline.ticket(inbound)
     room.pipeline.refuse(refused, Failure(Reason.IDEMPOTENCY_CONFLICT, "still running"))
     assert kinds(facts) == [("rejected", "idempotency_conflict", "deals")]
 

@@ -42,7 +42,9 @@ def test_only_values_that_are_its_own_may_differ() -> None:
     known.learn(framed(HEAD + b"traceparent: a\r\n\r\n"), "orders", headers)
     other = HEAD.replace(b"4", b"12345") + b"traceparent: b\r\n\r\n"
     found = known.find(framed(other))
-    assert found == ("orders", {b"host": b"x", b"traceparent": b"b"}, None)
+    assert found is not None
+    assert (found.topic, found.options) == ("orders", None)
+    assert found.headers == {b"host": b"x", b"traceparent": b"b"}
     for change in ((b"Host: x", b"Host: y"), (b"trace", b"Trace"), (b"orders", b"order2")):
         assert known.find(framed(other.replace(*change))) is None
 
@@ -120,7 +122,9 @@ def test_only_some_heads_are_remembered() -> None:
     for number in range(2500):
         one = framed(b"A: %d" % number + HEAD + b"\r\n")
         known.learn(one, "orders", {})
-        assert known.find(one) == ("orders", {}, NO_OPTIONS)
+        found = known.find(one)
+        assert found is not None
+        assert (found.topic, found.headers, found.options) == ("orders", {}, NO_OPTIONS)
     assert len(known._known) <= 1000
 
 

@@ -5,13 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from headgate.formats.json_text import KeyReader
-from headgate.formats.streamed import Streamed
 from headgate.ingest.gate import Gate, Routes
-from headgate.ingest.path import Inbound
 from headgate.model.outcome import TRAITS, Failure, Reason
 from headgate.model.oversize import StoredBlob
 from headgate.model.policy import PolicyTable, TopicPolicy
-from headgate.model.publish import Publish, RawEvent, Ticket
+from headgate.model.publish import Publish, RawEvent, Streamed, Ticket
 from headgate.model.route import Route
 from headgate.model.suppression import Scope
 from headgate.model.topics import TopicState
@@ -342,7 +340,8 @@ def test_a_stored_body_whose_topic_lost_its_strategies_keeps_no_budget() -> None
     """A reload took the topic's strategies away while the body was streamed to the store."""
     room = Room()
     value = Streamed(RawEvent(b""), StoredBlob("file:///b/1", 9_000, "1" * 64))
-    ticket = room.pipeline.take(Inbound("orders", "p", {}, b"", "req-1", 0.0, streamed=value))
+    ticket = Ticket("orders", "p", "req-1", 0.0, streamed=value)
+    room.pipeline.take(ticket)
     failure = ticket.answered()[0].failure
     assert failure is not None
     assert failure.reason is Reason.TOO_LARGE

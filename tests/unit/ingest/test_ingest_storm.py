@@ -4,7 +4,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from headgate.ingest.path import Inbound
 from headgate.model.outcome import Failure, Outcome, OutcomeName, Reason
 from headgate.model.publish import Publish, Stage, Ticket
 from support.gateway.meters import counted
@@ -42,7 +41,8 @@ class Storm(RuleBasedStateMachine):
         if self.room.admission.take_bytes("p", len(body)) is not None:
             return
         headers = {b"content-type": kind, b"headgate-force": b"true" if force else b"false"}
-        ticket = self.room.pipeline.take(Inbound(topic, "p", headers, body, "r", 0.0))
+        ticket = Ticket(topic, "p", "r", 0.0, headers, body)
+        self.room.pipeline.take(ticket)
         self.tickets.append(ticket)
         self.events[id(ticket)] = len(ticket.outcomes)
         self.posted[id(ticket)] = 1 if single else len(texts)

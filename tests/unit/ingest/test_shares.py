@@ -2,7 +2,6 @@
 
 from headgate.config.settings import ProducerSettings
 from headgate.ingest.admission import InFlightLimit, in_flight_limits
-from headgate.ingest.path import Inbound
 from headgate.model.outcome import Reason
 from headgate.model.publish import Ticket
 from support.gateway.room import Room
@@ -13,7 +12,9 @@ BODY = b'{"id":"a"}'
 def post(room: Room, producer: str) -> Ticket:
     assert room.admission.take_bytes(producer, len(BODY)) is None
     headers = {b"content-type": b"application/json"}
-    return room.pipeline.take(Inbound("orders", producer, headers, BODY, "r", 0.0))
+    ticket = Ticket("orders", producer, "r", 0.0, headers, BODY)
+    room.pipeline.take(ticket)
+    return ticket
 
 
 def test_while_kafka_stands_still_a_flood_is_refused_and_the_others_are_not() -> None:

@@ -13,16 +13,14 @@ import pytest
 
 from headgate.formats.decode import Decoded
 from headgate.formats.json_text import KeyReader
-from headgate.formats.streamed import Streamed
 from headgate.ingest.gate import Gate, Routes
-from headgate.ingest.path import Inbound
 from headgate.ingest.turn import EventIds
 from headgate.model.internal_topics import held_topic
 from headgate.model.keys import partition_for
 from headgate.model.outcome import Failure, OutcomeName, Reason, Refused
 from headgate.model.oversize import SplitRule, StoredBlob
 from headgate.model.policy import PolicyTable, TopicPolicy
-from headgate.model.publish import RawEvent, Record, Ticket
+from headgate.model.publish import RawEvent, Record, Streamed, Ticket
 from headgate.model.route import BEHIND, Route
 from headgate.model.suppression import Scope
 from headgate.model.topics import TopicState
@@ -317,8 +315,8 @@ async def test_a_topic_that_begins_or_ends_to_suppress_while_a_body_streams(
     room = OversizeRoom()
     value = Streamed(RawEvent(b""), StoredBlob("file:///b/1", 9000, "1" * 64), digest_at_the_start)
     headers = {b"content-type": b"text/plain", b"headgate-key": b"k"}
-    inbound = Inbound(topic, "p", headers, b"", "req-1", 0.0, value)
-    ticket = room.pipeline.take(inbound)
+    ticket = Ticket(topic, "p", "req-1", 0.0, headers, b"", value)
+    room.pipeline.take(ticket)
     publish = ticket.publishes[0]
     await room.settle()
     assert outcome(ticket).name is OutcomeName.PUBLISHED
@@ -346,7 +344,8 @@ async def test_reload_while_a_body_streams(
     room.reload(policy(pattern="claims", key=("/id",), **options), is_spooled=is_spooled)
     value = Streamed(RawEvent(b""), StoredBlob("file:///b/1", 9000, "1" * 64), b"d" * 16)
     headers = {b"content-type": b"text/plain", b"headgate-key": b"k"}
-    ticket = room.pipeline.take(Inbound("claims", "p", headers, b"", "req-1", 0.0, value))
+    ticket = Ticket("claims", "p", "req-1", 0.0, headers, b"", value)
+    room.pipeline.take(ticket)
     await room.settle()
     end = outcome(ticket)
     if is_spooled and cause is None:
@@ -365,8 +364,8 @@ async def test_the_parts_of_an_event_whose_topic_grows_stay_where_its_client_cho
     room = OversizeRoom()
     value = big("a")
     decoded = Decoded([RawEvent(value, value, partition=chosen)], False)
-    inbound = Inbound("chunks", "p", {}, b"", "req-1", 0.0)
-    ticket = room.pipeline.take(inbound, lambda *_: decoded)
+    ticket = Ticket("chunks", "p", "req-1", 0.0)
+    room.pipeline.take(ticket, lambda *_: decoded)
     await idle()
     room.topics.states["chunks"] = room.topics.states["chunks"]._replace(partitions=7)
     await room.settle()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 
 from headgate.config.settings import TracingSettings
-from headgate.ingest.path import Inbound
 from headgate.model.publish import Ticket
 from headgate.wiring.parts import tracing_of
 from support.gateway.meters import a_meter
@@ -20,7 +19,6 @@ def test_without_a_collector_there_are_neither_traces_nor_later_spans() -> None:
 
 def test_then_neither_a_ticket_nor_its_events_have_a_trace() -> None:
     assert Ticket("orders", "shop", "r-1", 0.0).trace is None
-    assert Inbound("orders", "shop", {}, b"", "r-1", 0.0).trace is None
     room = Room()
     ticket = room.post("orders", b'{"id": 1}')
     (publish,) = ticket.publishes

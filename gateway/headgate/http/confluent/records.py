@@ -30,9 +30,8 @@ from headgate.http.body import BROKEN, continue_body, is_coded
 from headgate.http.confluent.service import ProduceService, no_cluster
 from headgate.http.events import Call, EventsFront
 from headgate.http.request_log import TRACE
-from headgate.ingest.path import Inbound
 from headgate.model.outcome import Failure, Reason, Refused
-from headgate.model.publish import RawEvent
+from headgate.model.publish import RawEvent, Ticket
 from headgate.model.reply import Reply, advice_headers
 from headgate.model.request import HeaderCount
 from headgate.model.route import Route
@@ -68,19 +67,18 @@ class Group:
         self.is_broken = False  # a record is no JSON, so the start of the next is unknown
         self._sent: list[Sent | None] = []
         events = target.events
-        inbound = Inbound(
+        self._ticket = Ticket(
             target.topic,
             target.producer,
-            target.headers,
-            body,
             target.request_id,
             events.now(),
+            target.headers,
+            body,
             trace=target.trace,
         )
-        self._ticket = events.pipeline.take(inbound, self._decode)
-        self._done = events.ended(self._ticket)
+        self._done = events.run_part(self._ticket, self._decode)
 
-    def _decode(self, _inbound: Inbound, route: Route) -> Decoded:
+    def _decode(self, _ticket: Ticket, route: Route) -> Decoded:
         """Decode the records. An invalid record fails alone."""
         events: list[bytes | RawEvent | Failure] = []
         rules, count = (route.policy.compat_json_keys, route.key_max_bytes), HeaderCount()

@@ -31,10 +31,10 @@ from headgate.http.auth import Identity
 from headgate.http.body import BREAKS
 from headgate.http.events import Call, EventsFront
 from headgate.http.request_log import REPORTED, TRACE
-from headgate.ingest.path import Inbound
 from headgate.kafka.topics import KafkaTopics
 from headgate.model.outcome import SHOWN, Failure, Reason, Refused, brief
 from headgate.model.policy import INTERNAL_PREFIXES, TopicPolicy
+from headgate.model.publish import Ticket
 from headgate.model.reply import Reply, json_text
 from headgate.model.request import of_one_port
 from headgate.model.route import Route
@@ -277,17 +277,17 @@ class ProduceService:
         self.policy(topic, caller)
         number = None if partition is None else _number(topic, partition)
         body = await events.body(call, topic)
-        inbound = Inbound(
+        ticket = Ticket(
             topic,
             producer,
-            call.headers,
-            body,
             call.request_id,
             events.now(),
+            call.headers,
+            body,
             trace=call.request.get(TRACE),
         )
         endpoint = f"v2/{'' if number is None else number}".encode()
-        ticket = await events.run(inbound, partial(self._decode, form, number), endpoint)
+        await events.run(ticket, partial(self._decode, form, number), endpoint)
         outcomes = ticket.answered()
         failure = outcomes[0].failure if outcomes else None
         status = 200 if ticket.is_batch or failure is None else codes_of(failure)[0]
@@ -297,11 +297,9 @@ class ProduceService:
         assert failure is not None, "a request has a record, or was refused"
         return failed(failure, V2_TYPE)
 
-    def _decode(
-        self, form: Format, partition: int | None, inbound: Inbound, route: Route
-    ) -> Decoded:
+    def _decode(self, form: Format, partition: int | None, ticket: Ticket, route: Route) -> Decoded:
         records = read_records(
-            inbound.body,
+            ticket.body,
             form,
             route.policy.compat_json_keys,
             partition,
