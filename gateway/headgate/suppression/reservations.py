@@ -425,7 +425,7 @@ class Reservations:
         return bool(planned or self._queue or self._settlements or self._in_flight.unregistered)
 
     @property
-    def is_behind(self) -> bool:
+    def has_much_news(self) -> bool:
         """Return whether Redis lacks more news than fits into a call with reservations."""
         missing = len(self._in_flight.unregistered) + len(self._settlements)
         return bool(self._namespaces.to_announce) or missing > self._options.max_keys_per_call // 2

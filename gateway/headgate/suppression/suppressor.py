@@ -306,7 +306,7 @@ class Suppressor:
     async def _catch_up(self) -> None:
         await self._heartbeat()
         self.reservations.begin_catching_up()
-        while self.reservations.is_behind:
+        while self.reservations.has_much_news:
             await self._call()
         self.reservations.mode = BypassMode.READY
         self._looked()
