@@ -29,7 +29,7 @@ from headgate.model.outcome import Failure, Reason, Refused, brief, malformed
 from headgate.model.policy import PolicyTable, TopicPolicy
 from headgate.model.reply import shown_text
 from headgate.model.request import check_parameters
-from headgate.model.text import did_you_mean
+from headgate.model.text import did_you_mean, segment_name
 from headgate.model.topics import SimilarTopics, TopicState
 from headgate.redis.pauses import RedisPauses
 from headgate.replays.second_tier import SecondTier
@@ -107,7 +107,7 @@ class Admin:
     async def producer(self, request: web.Request) -> web.Response:
         """Respond with one producer."""
         await self.instance.refresh()
-        name = request.match_info["name"]
+        name = segment_name(request.match_info["name"])
         seen = self.seen()
         names = {
             *self.instance.settings.producers,

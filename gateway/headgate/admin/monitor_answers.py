@@ -2,7 +2,7 @@
 
 import time
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import orjson
 from aiohttp import web
@@ -10,6 +10,7 @@ from aiohttp import web
 from headgate.admin.instance import Instance, Monitored
 from headgate.model.cache import BoundedCache
 from headgate.model.outcome import Failure, Reason, Refused
+from headgate.model.text import path_segment
 
 _FRESH_S = 5.0  # the monitor polls Kafka every 10 s
 _KNOWN = 64  # responses that are cached for that time
@@ -58,7 +59,7 @@ class MonitorAnswers:
 
     async def group(self, request: web.Request, name: str) -> list[Json]:
         """Return one group, on each cluster that has it."""
-        answer = await self._ask(request, f"/v1/groups/{quote(name, safe='')}")
+        answer = await self._ask(request, f"/v1/groups/{path_segment(name)}")
         on: list[Json] = answer["on"]
         return on
 

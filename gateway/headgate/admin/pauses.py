@@ -16,6 +16,7 @@ from headgate.admin.requests import Access
 from headgate.admin.views import iso
 from headgate.http.pages import json_page
 from headgate.model.outcome import Failure, Reason, Refused, brief, malformed
+from headgate.model.text import segment_name
 from headgate.redis.pauses import (
     ALL,
     Intent,
@@ -45,7 +46,7 @@ class PausePages:
 
     async def show(self, request: web.Request) -> web.Response:
         """Respond with all reasons for which a group, or a part of it, is paused."""
-        return json_page(request, await self.shown(request.match_info["group"]))
+        return json_page(request, await self.shown(segment_name(request.match_info["group"])))
 
     async def pause(self, request: web.Request) -> web.Response:
         """Pause a group, or a topic or partition of it, for a reason."""
@@ -69,7 +70,10 @@ class PausePages:
             intent: Scope and reason.
             is_pause: Whether to add the reason; otherwise it is removed.
         """
-        caller, group = self._access.identify(request, "operate"), request.match_info["group"]
+        caller, group = (
+            self._access.identify(request, "operate"),
+            segment_name(request.match_info["group"]),
+        )
         if is_pause:
             await self._add(group, intent, caller.name)
         else:

@@ -4,13 +4,13 @@ import argparse
 from collections.abc import Iterator
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from headgate.commands.api_client import add_gateway, ask
 from headgate.commands.command_line import OK, USAGE, CommandError, add_command
 from headgate.commands.output import add_formats, is_table, show_facts, show_json, show_table
 from headgate.commands.terminal import Cell, Column, Ink
-from headgate.model.text import closest, one_line
+from headgate.model.text import closest, one_line, path_segment
 from headgate.top.readings import GROUP_COLUMNS, cluster_notes, group_cells
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ HEADGATE_TOKEN). It prints a table on a terminal, elsewhere the JSON that the AP
 _EXIT_CODES = "exit codes: 0 done, 1 refused or failed, 2 usage"
 _GROUPS_HELP = f"""  headgate groups                        all consumer groups, worst first
   headgate groups --topic orders         only those of a topic
-  headgate groups billing                one group, with its hints and partitions
+  headgate groups billing                one group: its diagnosis, causes, next steps, partitions
 
 {_CLIENT}
 The role is `view`. The gateway asks `headgate monitor`, which must run.
@@ -108,7 +108,7 @@ def _add_client(parser: argparse.ArgumentParser) -> None:
 def run_groups(args: argparse.Namespace) -> int:
     """Ask, print the answer; return the exit code. Raises CommandError."""
     if args.group is not None:
-        page = ask(args, "GET", f"/v1/groups/{quote(args.group, safe='')}")
+        page = ask(args, "GET", f"/v1/groups/{path_segment(args.group)}")
         (_show_group if is_table(args) else show_json)(page)
         return OK
     page = _every_group(args)
@@ -133,6 +133,10 @@ def _every_group(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _show_group(page: dict[str, Any]) -> None:
+    diagnoses = [group["diagnosis"] for group in page["on"] if "diagnosis" in group]
+    show_facts(("diagnosis", each["sentence"]) for each in diagnoses)
+    show_facts(("cause", cause) for each in diagnoses for cause in each["causes"])
+    show_facts(("next", step) for each in diagnoses for step in each["next"])
     show_table(GROUP_COLUMNS, [group_cells(group) for group in page["on"]])
     show_table(_PARTITION_COLUMNS, list(_partitions(page)))
     show_facts(("hint", hint) for group in page["on"] for hint in group["hints"])
@@ -163,7 +167,7 @@ def _require_group(args: argparse.Namespace) -> None:
 
     A pause must work without a monitor, and for callers that may not read groups.
     """
-    path = f"/v1/groups/{quote(args.group, safe='')}"
+    path = f"/v1/groups/{path_segment(args.group)}"
     if ask(args, "GET", path, also=_UNCHECKED).get("status") != HTTPStatus.NOT_FOUND:
         return
     page = ask(args, "GET", f"/v1/groups?limit={_PAGE}", also=_UNCHECKED)
@@ -190,7 +194,7 @@ def _change(args: argparse.Namespace, method: str) -> int:
             scope["partition"] = args.partition
     body = {"scope": scope, "reason": args.reason}
     options = {"scope": "--topic", "reason": "--reason"}
-    path = f"/v1/pauses/{quote(args.group, safe='')}"
+    path = f"/v1/pauses/{path_segment(args.group)}"
     page = ask(args, method, path, body, options=options)
     if is_table(args):
         rows = [_pause_cells(pause) for pause in page["intents"]]

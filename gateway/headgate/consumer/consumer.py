@@ -82,7 +82,9 @@ class Consumer:
         cluster = bootstrap if isinstance(bootstrap, ClusterOptions) else ClusterOptions(bootstrap)
         self._failures = Failures(cluster, self.options.retries, self.options.client_id)
         revoke_ms = round((self.options.drain_s + _CLOSE_S) * 1000)
-        self._membership = Membership(cluster, group, self.options, self, revoke_ms)
+        self._membership = Membership(
+            cluster, group, self.options, self, revoke_ms, reads_pauses=pauses is not None
+        )
         self._assignment: Assignment | None = None
         self._tasks = OwnedTasks()
         self._stop = asyncio.Event()

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -21,6 +21,7 @@ from headgate.kafka.aiokafka_internals import (
     read_commits,
     stop_consumer,
 )
+from headgate.kafka.groups import READS_PAUSES
 from headgate.kafka.options import ClusterOptions
 
 log = logging.getLogger("headgate.consumer")
@@ -55,6 +56,7 @@ class Membership:
         options: Options of the member.
         holder: Owner of the work.
         revoke_ms: Longest time of the holder to give up partitions; a rebalance waits that long.
+        reads_pauses: Whether the holder reads pauses from a store; the group's description says so.
     """
 
     def __init__(
@@ -64,12 +66,15 @@ class Membership:
         options: MemberOptions,
         holder: Holder,
         revoke_ms: int = 10_000,
+        *,
+        reads_pauses: bool = False,
     ) -> None:
         self._cluster = cluster
         self._group = group
         self._options = options
         self._holder = holder
         self._revoke_ms = revoke_ms
+        self._assignor = _PausesAssignor if reads_pauses else RoundRobinPartitionAssignor
         self.ownership = Ownership()
         self._is_leaving = False
 
@@ -108,7 +113,7 @@ class Membership:
             max_partition_fetch_bytes=options.max_partition_fetch_bytes,
             fetch_max_wait_ms=250,
             metadata_max_age_ms=_METADATA_MS,
-            partition_assignment_strategy=(RoundRobinPartitionAssignor,),
+            partition_assignment_strategy=(self._assignor,),
         )
 
     def begin_terms(self, consumer: AIOKafkaConsumer, partitions: Iterable[TopicPartition]) -> None:
@@ -128,6 +133,16 @@ class Membership:
         await self._holder.ending()
         self.ownership.revoke_all()
         await self._holder.revoked()
+
+
+class _PausesAssignor(RoundRobinPartitionAssignor):  # type: ignore[misc]
+    """Assigns like its base, and marks the member as one that reads pauses."""
+
+    @classmethod
+    def metadata(cls, topics: Iterable[str]) -> Any:
+        metadata = super().metadata(topics)
+        metadata.user_data = READS_PAUSES
+        return metadata
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]

@@ -21,6 +21,7 @@ from headgate.kafka.aiokafka_internals import (
     open_consumer,
 )
 from headgate.kafka.groups import (
+    READS_PAUSES,
     CommittedOffset,
     Described,
     GroupMember,
@@ -195,11 +196,15 @@ def _classic_member(reader: Reader, is_consumers: bool) -> GroupMember:
     reader.tags()
     if not is_consumers:
         return GroupMember(member_id, client_id, host, frozenset())
-    topics = _subscribed(subscription)
-    return GroupMember(member_id, client_id, host, _assigned(assignment), topics)
+    member = GroupMember(member_id, client_id, host, _assigned(assignment))
+    subscribed = _subscribed(subscription)
+    if subscribed is None:
+        return member
+    topics, user_data = subscribed
+    return member._replace(subscribed=topics, reads_pauses=user_data == READS_PAUSES)
 
 
-def _subscribed(subscription: bytes) -> frozenset[str] | None:
+def _subscribed(subscription: bytes) -> tuple[frozenset[str], bytes] | None:
     try:
         return read_subscription(subscription)
     except ValueError:  # as in `_assigned`
@@ -250,7 +255,8 @@ def _consumer_member(reader: Reader, version: int) -> GroupMember:
         reader.skip(1)  # the kind of member
     reader.tags()
     # Only the broker knows the topics that a pattern matches; the assignment shows them.
-    return GroupMember(member_id, client_id, host, places, None if pattern else topics)
+    # The members of `headgate.consumer` are classic ones.
+    return GroupMember(member_id, client_id, host, places, None if pattern else topics, False)
 
 
 def _assigned_partitions(reader: Reader) -> frozenset[Partition]:

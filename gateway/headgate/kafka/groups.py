@@ -18,6 +18,9 @@ class Partition(NamedTuple):
     partition: int
 
 
+READS_PAUSES = b"headgate.consumer reads pauses"  # user data of a member's subscription
+
+
 class GroupMember(NamedTuple):
     """A member of a group.
 
@@ -27,6 +30,7 @@ class GroupMember(NamedTuple):
         host: The host that the broker sees.
         assigned: The partitions that are assigned to it.
         subscribed: The topics that it subscribes to; None if not known, such as in a rebalance.
+        reads_pauses: Whether it reads Headgate's pauses; None if not known.
     """
 
     member_id: str
@@ -34,6 +38,7 @@ class GroupMember(NamedTuple):
     host: str
     assigned: frozenset[Partition]
     subscribed: frozenset[str] | None = None
+    reads_pauses: bool | None = None
 
 
 class Described(NamedTuple):
@@ -343,8 +348,11 @@ def read_assignment(assignment: bytes) -> frozenset[Partition]:
     return frozenset(places)
 
 
-def read_subscription(subscription: bytes) -> frozenset[str] | None:
-    """Parse the topics of a classic member (ConsumerProtocolSubscription); None if not present.
+def read_subscription(subscription: bytes) -> tuple[frozenset[str], bytes] | None:
+    """Parse a classic member's ConsumerProtocolSubscription; None if not present.
+
+    Returns:
+        The topics, and the user data of the assignor.
 
     Raises:
         ValueError: The bytes are truncated.
@@ -353,7 +361,11 @@ def read_subscription(subscription: bytes) -> frozenset[str] | None:
         return None
     cursor = Cursor(subscription)
     cursor.number(2)  # all versions begin alike
-    return frozenset(cursor.text() or "" for _ in range(cursor.number(4)))
+    topics = frozenset(cursor.text() or "" for _ in range(cursor.number(4)))
+    try:
+        return topics, cursor.blob()
+    except ValueError:  # some clients leave it out
+        return topics, b""
 
 
 def _consumer_member(key: Cursor, value: bytes | None) -> ConsumerMember | None:

@@ -25,7 +25,7 @@ from aiokafka.errors import (
     UnsupportedSaslMechanismError,
     for_code,
 )
-from aiokafka.structs import TopicPartition
+from aiokafka.structs import ConsumerRecord, TopicPartition
 
 from headgate.backends.owned import OwnedTasks
 from headgate.errors_in_words import (
@@ -514,6 +514,40 @@ _PARTITION_BYTES = 65_536  # of one partition in one response
 _ANSWER_BYTES = 4 * 1024 * 1024
 
 
+async def record_at(
+    options: ClusterOptions, partition: Partition, offset: int, within_s: float
+) -> ConsumerRecord | None:
+    """Return the first readable record from an offset on; None if it is not found in time.
+
+    Reads one response at most, and commits nothing. This function raises nothing.
+    """
+    consumer = _open_reader(options)
+    try:
+        async with asyncio.timeout(within_s):
+            await consumer.start()
+            tp = TopicPartition(*partition)
+            consumer.assign([tp])
+            consumer.seek(tp, offset)
+            return await consumer.getone(tp)
+    except (KafkaError, OSError, TimeoutError) as error:
+        log.info("record at %s-%d %d is not read: %s", *partition, offset, connection_error(error))
+        return None
+    finally:
+        await drop_consumer(consumer)
+
+
+def _open_reader(options: ClusterOptions) -> AIOKafkaConsumer:
+    return open_consumer(
+        options,
+        client_id="headgate-monitor",
+        isolation_level="read_committed",
+        auto_offset_reset="none",
+        fetch_max_wait_ms=_WAIT_MS,
+        max_partition_fetch_bytes=_PARTITION_BYTES,
+        fetch_max_bytes=_ANSWER_BYTES,
+    )
+
+
 async def first_readable(
     options: ClusterOptions, spans: Mapping[Partition, tuple[int, int]]
 ) -> dict[Partition, int]:
@@ -530,15 +564,7 @@ async def first_readable(
     offsets: dict[Partition, int] = {}
     if not spans:
         return offsets
-    consumer = open_consumer(
-        options,
-        client_id="headgate-monitor",
-        isolation_level="read_committed",
-        auto_offset_reset="none",
-        fetch_max_wait_ms=_WAIT_MS,
-        max_partition_fetch_bytes=_PARTITION_BYTES,
-        fetch_max_bytes=_ANSWER_BYTES,
-    )
+    consumer = _open_reader(options)
     try:
         async with asyncio.timeout(_LONG_S):
             await consumer.start()

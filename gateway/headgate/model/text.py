@@ -4,7 +4,7 @@
 import re
 from collections.abc import Iterable
 from typing import Final
-from urllib.parse import unquote_plus
+from urllib.parse import quote, unquote_plus
 
 # C0 without tab and newline, DEL, C1, line ends, and characters that change the text direction.
 _ACTED_ON = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -48,6 +48,24 @@ def natural_number(text: str, max_digits: int) -> int | None:
     """Return a number that is written in ASCII digits only; None for any other text."""
     is_number = text.isascii() and text.isdecimal() and len(text) <= max_digits
     return int(text) if is_number else None
+
+
+# ---- names in paths
+
+_DOTS = re.compile(r"~*\.\.?")
+
+
+def path_segment(name: str) -> str:
+    """Encode any name as one segment of a URL's path.
+
+    Clients resolve `.` and `..` even if they are encoded, so such a name gets a `~` in front.
+    """
+    return quote(f"~{name}" if _DOTS.fullmatch(name) else name, safe="")
+
+
+def segment_name(segment: str) -> str:
+    """Return the name of a decoded path segment (inverse of `path_segment`)."""
+    return segment[1:] if segment[:1] == "~" and _DOTS.fullmatch(segment) else segment
 
 
 # ---- masks for secrets, also for secrets inside URLs

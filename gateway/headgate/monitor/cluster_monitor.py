@@ -27,14 +27,17 @@ from headgate.kafka.groups import (
     before_and_after,
 )
 from headgate.kafka.options import ClusterOptions
-from headgate.kafka.topics import READ_ERRORS, first_readable, kafka_in_words
+from headgate.kafka.topics import READ_ERRORS, first_readable, kafka_in_words, record_at
 from headgate.metrics.library_lines import ClusterOutage, in_cluster
+from headgate.model.cache import BoundedCache
+from headgate.model.record import size_of
 from headgate.model.text import masked, without_secrets
 from headgate.model.times import Outage
 from headgate.monitor.cluster_watch import ClusterWatch, WatchOptions
+from headgate.monitor.diagnosis import NextRecord, worst_partition
 from headgate.monitor.group_watch import GroupReport, Regression
 from headgate.monitor.rogue_readers import RogueReaders, Totals, read_totals
-from headgate.monitor.rules import Probation
+from headgate.monitor.rules import SEVERITY, LagState, Probation
 
 log = logging.getLogger("headgate.monitor")
 
@@ -90,6 +93,8 @@ _BEGIN_S = 90.0  # a poll, and the commits made meanwhile
 _STREAM_RETRY_S = 10.0
 _END_S = 5.0
 _MAX_LOGGED = 20  # regressions between two polls
+_RECORD_S = 1.5  # a page waits for it
+_RECORDS_KEPT = 256
 _NO_EXPORTERS = "no broker's metrics are read (clusters.NAME.metrics_urls)"
 _UNREADABLE = f"{TOPIC} is not there yet or may not be read: commits between polls are not seen"
 
@@ -164,6 +169,8 @@ class ClusterMonitor:
         self._has_polled = asyncio.Event()
         self._first_poll = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
+        self._one_record = asyncio.Lock()
+        self._records = BoundedCache[tuple[Partition, int], NextRecord](_RECORDS_KEPT)
         self._tasks = OwnedTasks()
         self._outage = ClusterOutage(name)
         self._scrape_outage = Outage(time.monotonic)
@@ -184,6 +191,27 @@ class ClusterMonitor:
     async def polled(self) -> None:
         """Wait for the first poll."""
         await self._first_poll.wait()
+
+    async def next_record(self, report: GroupReport) -> NextRecord | None:
+        """Return the record at the worst position of a group that has stopped, if it can be read.
+
+        Reads one record at a time, only for a page that shows it, and remembers it.
+        """
+        worst = worst_partition(report)
+        if worst is None or worst.committed is None or not worst.lag or worst.beyond_end:
+            return None
+        if SEVERITY[worst.pace] < SEVERITY[LagState.STALL]:
+            return None
+        place = worst.partition, max(worst.committed, worst.start)
+        async with self._one_record:
+            known = self._records.get(place)
+            if known is not None:
+                return known
+            record = await record_at(self._options, *place, _RECORD_S)
+        if record is None:
+            return None
+        size = size_of(record.key, record.value, record.headers)
+        return self._records.put(place, NextRecord(record.offset, record.key, size))
 
     # ---- polls
 

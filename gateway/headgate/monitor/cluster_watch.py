@@ -290,6 +290,7 @@ class ClusterWatch:
             group_report = reports[name] = report(
                 watch, self.logs, now_ms, horizon_ms, has_commit_stream=has_commit_stream
             )
+            watch.lags.note(now_ms, group_report.lag)
             keeps_up = (
                 group_report.lag <= self.options.probation_lag
                 and group_report.heat is not Heat.COLD

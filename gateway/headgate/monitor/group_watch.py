@@ -18,6 +18,7 @@ from headgate.kafka.groups import (
 from headgate.monitor.rules import (
     SEVERITY,
     LagRules,
+    LagSeries,
     LagState,
     LagWindow,
     LogEnds,
@@ -141,17 +142,23 @@ class GroupWatch:
         self.tracks: dict[Partition, Track] = {}
         self.owners: dict[Partition, Assignee] = {}
         self.regressions = 0
+        self.lags = LagSeries()
         self._owned_last: dict[Partition, str] = {}
 
     def update_members(self, described: Described, now_ms: int) -> None:
         """Update the members and their partitions.
 
-        The known subscription of a member stays if the description lacks it.
+        What is known of a member's subscription stays if the description lacks it.
         """
-        subscribed = {member.member_id: member.subscribed for member in self.described.members}
+        known = {member.member_id: member for member in self.described.members}
         members = tuple(
-            member._replace(subscribed=subscribed.get(member.member_id))
-            if member.subscribed is None
+            member._replace(
+                subscribed=before.subscribed if member.subscribed is None else member.subscribed,
+                reads_pauses=before.reads_pauses
+                if member.reads_pauses is None
+                else member.reads_pauses,
+            )
+            if (before := known.get(member.member_id)) is not None
             else member
             for member in described.members
         )

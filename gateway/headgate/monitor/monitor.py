@@ -164,7 +164,9 @@ _REGRESSIONS_SHOWN = 100
 _KEEP_S = 30.0
 _END_S = 5.0
 
-ReadPauses = Callable[[str], Awaitable[Iterable[Kept]]]
+_PAUSES_S = 1.0  # pauses that are no older are not read again
+
+ReadPauses = Callable[[Sequence[str]], Awaitable[Sequence[Iterable[Kept]]]]
 
 
 class MonitorOptions(NamedTuple):
@@ -189,7 +191,7 @@ class Monitor:
     Args:
         clusters: Options of the clusters, by name.
         options: Options of the monitor.
-        pauses: Reads the pauses of a group, and raises OSError on a failure; None without Redis.
+        pauses: Reads the pauses of groups, and raises OSError on a failure; None without Redis.
         now_ms: Milliseconds since 1970.
         exporters: Exporters of the brokers' metrics, by cluster.
     """
@@ -206,6 +208,8 @@ class Monitor:
         self._options = options
         self._owners = GroupOwners(options.owners)
         self._pauses = pauses
+        self._kept: dict[str, list[Kept]] | None = None  # None: unknown
+        self._kept_s = -_PAUSES_S
         self._redis = Outage(time.monotonic)
         self._now_ms = now_ms
         self.clusters = [
@@ -303,7 +307,8 @@ class Monitor:
         number: int | None,
     ) -> Json | None:
         """Return the row of a group; None if it does not match."""
-        row = views.group_row(cluster, watch, judged, self._options.watch)
+        kept = self._kept_of(watch.name)
+        row = views.group_row(cluster, watch, judged, self._options.watch, kept)
         if topic is None:
             return row
         here = [
@@ -317,25 +322,36 @@ class Monitor:
 
     async def group(self, name: str) -> Json | None:
         """Return one group on every cluster that has it; None if no cluster has."""
-        kept = await self._kept(name)
+        await self.read_pauses()
+        kept = self._kept_of(name)
         pages = [
-            views.group_page(cluster, watch, judged, kept)
+            views.group_page(
+                cluster, watch, judged, kept, self._now_ms(), await cluster.next_record(judged)
+            )
             for cluster in self.clusters
             if (watch := cluster.watch.groups.get(name)) is not None
             and (judged := cluster.judged.get(name)) is not None
         ]
         return {"group": name, "on": pages} if pages else None
 
-    async def _kept(self, name: str) -> Iterable[Kept] | None:
-        """Return the pauses of a group; None if they are unknown."""
-        if self._pauses is None:
-            return None
+    async def read_pauses(self) -> None:
+        """Read the pauses of all groups, at most once a second; a failure makes them unknown."""
+        now_s = time.monotonic()
+        if self._pauses is None or now_s - self._kept_s < _PAUSES_S:
+            return
+        self._kept_s = now_s
+        names = sorted({name for cluster in self.clusters for name in cluster.judged})
         try:
-            kept = await self._pauses(name)
+            kept = await self._pauses(names)
         except OSError as error:
+            self._kept = None
             if self._redis.begins():
                 log.warning("pauses: Redis is not available: %s", error)
-            return None
+            return
         if (away_s := self._redis.ends()) is not None:
             log.info("pauses: Redis answers again", extra={"away_s": away_s})
-        return kept
+        self._kept = {name: list(each) for name, each in zip(names, kept, strict=True) if each}
+
+    def _kept_of(self, name: str) -> list[Kept] | None:
+        """Return the pauses of a group; None if they are unknown."""
+        return None if self._kept is None else self._kept.get(name, [])

@@ -5,6 +5,7 @@ moment) and, if `__consumer_offsets` may be read, the stream of all commits. The
 decides about regressions, and a sample about the remaining work.
 """
 
+from array import array
 from bisect import bisect_right
 from collections import deque
 from enum import StrEnum
@@ -93,6 +94,7 @@ class LagWindow:
 
     __slots__ = (
         "_behind",
+        "_has_moved",
         "_lag",
         "_last",
         "_moved_ms",
@@ -108,7 +110,8 @@ class LagWindow:
         self._rules = rules
         self._samples: deque[Sample] = deque(maxlen=rules.samples)
         self._last: int | None = None  # the newest commit of either source
-        self._moved_ms = 0
+        self._moved_ms = 0  # the last new commit, or the first poll
+        self._has_moved = False  # whether a commit after the first poll was new
         self._work_ms: int | None = None  # beginning of a lag above the allowed one
         self._unmoved_ms = 0  # the newest commit that repeated the one before
         self._behind = 0  # polls in a row with a new commit and no lower lag
@@ -128,6 +131,15 @@ class LagWindow:
         if newest is None or newest.lag == 0:
             return False
         return self._moved_ms < newest.at_ms or self._behind > _BEHIND_DOUBTFUL
+
+    @property
+    def still_since(self) -> tuple[int, bool]:
+        """Return since when records wait without a new commit, and whether that is exact.
+
+        It is not exact before the second poll with another offset: then the time is the first poll.
+        """
+        work_ms = self._work_ms or 0
+        return max(self._moved_ms, work_ms), self._has_moved or work_ms > self._moved_ms
 
     def committed(self, offset: int, at_ms: int) -> CommitChange:
         """Apply one commit, in the broker's order, seen at `at_ms`."""
@@ -149,6 +161,7 @@ class LagWindow:
         """Apply one poll of the committed offset and the end."""
         before = self.newest
         if before is None or sample.stored != before.stored:
+            self._has_moved = before is not None
             self._moved(sample.at_ms)
             self._behind = self._behind + 1 if sample.lag >= self._lag else 1
             self._lag = sample.lag
@@ -305,3 +318,39 @@ class LogEnds:
         before, after = points[following - 1], points[following]
         share = (offset - before.end) / (after.end - before.end)
         return before.at_ms + round(share * (after.at_ms - before.at_ms))
+
+
+# ---- lag of a group over time
+
+_MAX_LAGS, _NEW_LAGS = 300, 120  # points, and those of them that are never thinned
+_LAGS_MS, _STEP_MS = 86_400_000, 600_000
+
+
+class LagSeries:
+    """The lag of a group over the last 24 hours: each of the last polls, and one of ten minutes."""
+
+    __slots__ = ("_points",)
+
+    def __init__(self) -> None:
+        self._points = array("q")  # times in milliseconds since 1970, each with its lag
+
+    def note(self, now_ms: int, lag: int) -> None:
+        """Add the lag of a poll."""
+        self._points.extend((now_ms, lag))
+        if len(self._points) > 2 * _MAX_LAGS:
+            points = self.points()
+            steps = {at_ms // _STEP_MS: (at_ms, lag) for at_ms, lag in points[:-_NEW_LAGS]}
+            kept = [point for point in steps.values() if now_ms - point[0] <= _LAGS_MS]
+            kept += points[-_NEW_LAGS:]
+            self._points = array("q", [number for point in kept for number in point])
+
+    def points(self) -> list[tuple[int, int]]:
+        """Return times, in milliseconds since 1970, with the lag; the oldest first."""
+        return list(zip(self._points[::2], self._points[1::2], strict=True))
+
+    def change(self, now_ms: int, within_ms: int, least_ms: int) -> tuple[int, int] | None:
+        """Return the change of the lag and its time; None if it covers less than `least_ms`."""
+        points = [point for point in self.points() if now_ms - point[0] <= within_ms]
+        if len(points) < 2 or points[-1][0] - points[0][0] < least_ms:
+            return None
+        return points[-1][1] - points[0][1], points[-1][0] - points[0][0]

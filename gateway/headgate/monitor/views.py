@@ -1,13 +1,22 @@
 """Pages of `/v1/groups`: JSON documents of groups and clusters."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from headgate.kafka.groups import named
+from headgate.model.text import counted
 from headgate.model.times import shown_time
 from headgate.monitor.cluster_monitor import ClusterMonitor
 from headgate.monitor.cluster_watch import WatchOptions
+from headgate.monitor.diagnosis import (
+    NOT_PAUSED,
+    NextRecord,
+    PauseState,
+    diagnose,
+    facts_of,
+    worst_partition,
+)
 from headgate.monitor.group_watch import (
     Drift,
     GroupReport,
@@ -18,7 +27,7 @@ from headgate.monitor.group_watch import (
     SeenCommit,
 )
 from headgate.monitor.rules import SEVERITY, LagState
-from headgate.redis.pauses import Kept
+from headgate.redis.pauses import ALL, Kept
 
 Json = dict[str, Any]
 
@@ -42,8 +51,14 @@ _PAUSE_LOST = (
 _DRAIN_MS = 10_000  # records delivered before a pause are still committed
 
 
-def group_row(cluster: str, watch: GroupWatch, report: GroupReport, options: WatchOptions) -> Json:
-    """Return one row of the list."""
+def group_row(
+    cluster: str,
+    watch: GroupWatch,
+    report: GroupReport,
+    options: WatchOptions,
+    kept: Sequence[Kept] | None,
+) -> Json:
+    """Return one row of the list; `kept` are the group's pauses, None if they are unknown."""
     return {
         "group": watch.name,
         "cluster": cluster,
@@ -57,9 +72,12 @@ def group_row(cluster: str, watch: GroupWatch, report: GroupReport, options: Wat
         "status": watch.described.status,
         "members": len(watch.described.members),
         "idle_members": report.idle_members,
+        "deaf_members": sum(each.reads_pauses is False for each in watch.described.members),
         "topics": sorted({partition_key.topic for partition_key in watch.tracks}),
         "unread_topics": list(report.unread_topics),
         "regressions": watch.regressions,
+        "paused": None if kept is None else bool(kept),
+        "not_obeyed": pause_state(watch, report, kept or ()).disobeyed or None,
         "probation": probation(watch, options),
         "hints": hints(watch, report),
     }
@@ -73,7 +91,12 @@ def unjudged(row: Json) -> Json:
 
 
 def group_page(
-    cluster: ClusterMonitor, watch: GroupWatch, report: GroupReport, kept: Iterable[Kept] | None
+    cluster: ClusterMonitor,
+    watch: GroupWatch,
+    report: GroupReport,
+    kept: Sequence[Kept] | None,
+    now_ms: int,
+    record: NextRecord | None = None,
 ) -> Json:
     """Return the page of one group on one cluster.
 
@@ -82,14 +105,26 @@ def group_page(
         watch: State of the group.
         report: Report on the group.
         kept: Pauses of the group; None if they are unknown.
+        now_ms: Milliseconds since 1970.
+        record: The record at the position of the worst partition, if it was read.
     """
-    intents = None if kept is None else list(kept)
+    intents = kept or ()
     falls = [each for each in cluster.watch.regressions if each.group == watch.name]
-    row = group_row(cluster.name, watch, report, cluster.watch.options)
-    if any(_moved_while_paused(each, intents or ()) for each in report.partitions):
+    row = group_row(cluster.name, watch, report, cluster.watch.options, kept)
+    if any(_moved_while_paused(each, intents) for each in report.partitions):
         row["hints"].append(_PAUSE_LOST)
+    worst = worst_partition(report)
+    here = [each for each in falls if worst and (each.topic, each.partition) == worst.partition]
+    fall = next((each for each in reversed(here) if each.recovered_ms is None), None)
+    pause = pause_state(watch, report, intents)
     return {
         **row,
+        "diagnosis": diagnose(
+            facts_of(watch, report, now_ms, fall=fall, record=record, pause=pause)
+        )._asdict(),
+        "lag_over_time": [
+            {"at": shown_time(at_ms), "lag": lag} for at_ms, lag in watch.lags.points()
+        ],
         "owners": [
             {
                 "member": member.member_id,
@@ -102,10 +137,10 @@ def group_page(
             }
             for member in watch.described.members
         ],
-        "partitions": [partition(each, intents or ()) for each in report.partitions],
+        "partitions": [partition(each, intents) for each in report.partitions],
         "recent_regressions": [regression(fall) for fall in reversed(falls)],
         "pauses": None
-        if intents is None
+        if kept is None
         else [
             {
                 "scope": str(intent.intent.scope),
@@ -113,9 +148,39 @@ def group_page(
                 "by": intent.by,
                 "at": shown_time(intent.at_ms),
             }
-            for intent in intents
+            for intent in kept
         ],
     }
+
+
+def pause_state(watch: GroupWatch, report: GroupReport, kept: Sequence[Kept]) -> PauseState:
+    """Return the pauses of a group, and whether its members obey them."""
+    if not kept:
+        return NOT_PAUSED
+    reasons = tuple(f"{each.intent.scope}: {each.intent.reason}, by {each.by}" for each in kept)
+    worst = worst_partition(report)
+    scopes = [each.intent.scope for each in kept]
+    here = [scope for scope in scopes if scope == ALL or (worst and scope.covers(*worst.partition))]
+    subject = "" if not here else "The group" if ALL in here else f"`{here[0]}`"
+    members = watch.described.members
+    deaf = [
+        member
+        for member in members
+        if member.reads_pauses is False
+        and (
+            ALL in scopes
+            or any(scope.covers(*each) for scope in scopes for each in member.assigned)
+        )
+    ]
+    if deaf:
+        some = "obeyed in part" if len(deaf) < len(members) else "not obeyed"
+        number = counted(len(deaf), "member does", "members do")
+        disobeyed = f"{some}: {number} not use Headgate's consumer library with a pause store"
+    elif any(_moved_while_paused(each, kept) for each in report.partitions):
+        disobeyed = "not obeyed: its position has moved since"
+    else:
+        disobeyed = ""
+    return PauseState(reasons, subject, disobeyed)
 
 
 def partition_row(report: PartitionReport) -> Json:
@@ -145,7 +210,7 @@ def partition_row(report: PartitionReport) -> Json:
     }
 
 
-def partition(report: PartitionReport, intents: Iterable[Kept]) -> Json:
+def partition(report: PartitionReport, intents: Sequence[Kept]) -> Json:
     """Return one partition of a group."""
     return {
         **partition_row(report),
@@ -155,7 +220,7 @@ def partition(report: PartitionReport, intents: Iterable[Kept]) -> Json:
     }
 
 
-def _moved_while_paused(report: PartitionReport, intents: Iterable[Kept]) -> bool:
+def _moved_while_paused(report: PartitionReport, intents: Sequence[Kept]) -> bool:
     since = [intent.at_ms for intent in intents if intent.intent.scope.covers(*report.partition)]
     if not since:
         return False

@@ -6,7 +6,7 @@ repeatedly. Each pause has a reason; a partition is read again when all its reas
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -127,6 +127,7 @@ def checked_reason(reason: str) -> str:
 
 
 KEY_PREFIX = "hg:pauses:"
+_AT_ONCE = 500  # groups
 
 
 class RedisPauses:
@@ -160,11 +161,17 @@ class RedisPauses:
 
     async def kept(self, group: str) -> Iterable[Kept]:
         """Return the intents with operator and time. Raises OSError."""
-        values = await self._call(self._redis.hgetall(self._prefix + group))
-        said = (
-            (field_intent(field.decode()), json.loads(value)) for field, value in values.items()
-        )
-        return [Kept(intent, str(note["by"]), int(note["at_ms"])) for intent, note in said]
+        return (await self.kept_of((group,)))[0]
+
+    async def kept_of(self, groups: Sequence[str]) -> list[list[Kept]]:
+        """Return the intents of each of these groups, in their order. Raises OSError."""
+        fields: list[dict[bytes, bytes]] = []
+        for first in range(0, len(groups), _AT_ONCE):
+            pipeline = self._redis.pipeline(transaction=False)
+            for group in groups[first : first + _AT_ONCE]:
+                pipeline.hgetall(self._prefix + group)
+            fields += await self._call(pipeline.execute())
+        return [[_kept(field, value) for field, value in each.items()] for each in fields]
 
     async def pause(self, group: str, intent: Intent, by: str, at_ms: int) -> None:
         """Add a reason.
@@ -197,6 +204,11 @@ class RedisPauses:
             return await call
         except RedisError as error:
             raise OSError(f"Redis does not answer: {connection_error(error)}") from error
+
+
+def _kept(field: bytes, value: bytes) -> Kept:
+    note = json.loads(value)
+    return Kept(field_intent(field.decode()), str(note["by"]), int(note["at_ms"]))
 
 
 def intent_field(intent: Intent) -> str:

@@ -27,6 +27,7 @@ from headgate.kafka.options import cluster_options
 from headgate.metrics.build import BUILD_GAUGES
 from headgate.metrics.health import Dependency, Readiness
 from headgate.model.outcome import Failure, Reason, Refused, brief, malformed
+from headgate.model.text import segment_name
 from headgate.monitor.cluster_monitor import Exporters
 from headgate.monitor.cluster_watch import WatchOptions
 from headgate.monitor.monitor import Monitor, MonitorOptions
@@ -115,13 +116,14 @@ class MonitorPages:
     async def _groups(self, request: web.Request) -> web.Response:
         self._require_view(request)
         wanted = paging(request)
+        await self._monitor.read_pauses()
         page = self._monitor.groups(*_wanted(request))
         rows, following = page_of(page["groups"], wanted, row_place, RowPlace.read, RowPlace.text)
         return json_page(request, page | listed("groups", rows, following))
 
     async def _group(self, request: web.Request) -> web.Response:
         self._require_view(request)
-        name = request.match_info["group"]
+        name = segment_name(request.match_info["group"])
         group = await self._monitor.group(name)
         if group is None:
             detail = f"no cluster has a group {brief(name)} with members or commits"
@@ -235,7 +237,7 @@ def _monitor(settings: Settings, exit_stack: AsyncExitStack) -> Monitor:
     if url is not None:
         store = RedisPauses(url, settings.redis.timeout_ms / 1000)
         exit_stack.push_async_callback(store.close)
-        pauses = store.kept
+        pauses = store.kept_of
     limit = float(settings.monitor.rogue_bytes_per_s)
     exporters = {
         name: Exporters(cluster.metrics_urls, limit, is_mirrored=cluster.backfill is not None)

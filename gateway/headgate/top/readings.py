@@ -150,6 +150,8 @@ class GroupPage(Struct):
     loss_in_s: float | None
     probation: Probation
     unread_topics: list[str] = []
+    paused: bool | None = None
+    not_obeyed: str | None = None
 
 
 class Committer(Struct):
@@ -447,6 +449,10 @@ def group_cells(group: Json) -> list[Cell]:
 
 
 def _remarks(group: Json) -> Iterator[str]:
+    if group.get("not_obeyed"):
+        yield f"pause {group['not_obeyed']}"
+    elif group.get("paused"):
+        yield "paused"
     if group["stuck_commit"]:
         yield "stuck commit"
     if group["regressions"]:

@@ -5,24 +5,28 @@ from __future__ import annotations
 import logging
 import re
 import ssl
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestClient, TestServer
+from markupsafe import escape
 
 from headgate.admin.app import management_app
 from headgate.admin.instance import Monitored
 from headgate.config.settings import AuthSettings, HttpSettings, MonitorSettings, Settings
 from headgate.model.outcome import Failure, Reason
+from headgate.redis.pauses import ALL, Intent, Kept
 from headgate.supervisor.active_config import expires_at
 from headgate.supervisor.monitor_process import MonitorPages
 from headgate.supervisor.upstreams import MonitorClient, monitor_url
-from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, admin_of
+from support.console.world import small
+from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, KeptInMemory, admin_of
 from support.identity.authority import Authority
 from support.process.stack import free_port
-from support.scenarios.group_world import GROUP, TOPIC, World
+from support.scenarios.group_world import GROUP, START_MS, TOPIC, World
 from support.scenarios.monitored import monitor_of
 
 
@@ -162,3 +166,87 @@ async def test_that_no_monitor_answers_is_said_once(caplog: pytest.LogCaptureFix
 )
 def test_where_the_monitor_is(http: HttpSettings, monitor: MonitorSettings, url: str) -> None:
     assert monitor_url(Settings(http=http, monitor=monitor)) == url
+
+
+# Kafka takes any text as the name of a group.
+NAMES = (
+    "a/b", "/a", "a/", "a//b", "50%", "%2F", "%252F", ".", "..", "~..", "~~.", "...", "a/../b",
+    "a b", " ", "?x#y", "a+b", "a;b", "ünï→", "<b>&amp;",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_group_with_any_name_has_a_page(name: str) -> None:
+    """From the console's link over the gateway to the monitor and back."""
+    scripted = World()
+    scripted.member("c1", 0)
+    scripted.produce(7)
+    scripted.commit(4)
+    scripted.poll()
+    poller = monitor_of(scripted)
+    (cluster,) = poller.clusters
+    watch = cluster.watch.groups[name] = cluster.watch.groups.pop(GROUP)
+    cluster.judged[name], watch.name = cluster.judged.pop(GROUP), name
+    settings = Settings(monitor=MonitorSettings(port=free_port()), topics=TOPICS)
+    instance = await small()
+    instance.settings = settings
+    instance.monitored = MonitorClient(lambda: settings).ask  # type: ignore[method-assign]
+    pages, app = MonitorPages(poller, settings), management_app(admin_of(instance, KeptInMemory()))
+    await pages.start()
+    try:
+        async with TestClient(TestServer(app)) as client:
+            listed = await (await client.get("/console/groups")).text()
+            (link,) = re.findall(r'<th scope="row"><a href="(/console/groups/[^"]*)"', listed)
+            # A browser resolves the link; this client does the same.
+            answer = await client.get(link)
+            text = await answer.text()
+            assert (answer.status, "On main" in text) == (200, True)
+            assert f"<h1>{escape(name)} <a" in text
+            page = await (await client.get(link.replace("/console/", "/v1/"))).json()
+            assert (page["group"], page["on"][0]["lag"]) == (name, 3)
+            pause = link.replace("/console/groups/", "/v1/pauses/")
+            body = {"scope": "all", "reason": "deploy"}
+            assert (await (await client.put(pause, json=body)).json())["group"] == name
+    finally:
+        await pages.close()
+
+
+async def test_a_group_s_page_begins_with_its_diagnosis() -> None:
+    scripted = World()
+    scripted.member("c1", 0)
+    scripted.produce(7)
+    scripted.commit(4)
+    scripted.polls(12)
+    poller = monitor_of(scripted)
+    kept = [Kept(Intent(ALL, "deploy"), "till", START_MS)]
+
+    async def pauses(groups: Sequence[str]) -> list[list[Kept]]:
+        return [kept if group == GROUP else [] for group in groups]
+
+    poller._pauses = pauses
+    (cluster,) = poller.clusters
+    watch = cluster.watch.groups[GROUP]
+    (member,) = watch.described.members
+    settings = Settings(monitor=MonitorSettings(port=free_port()))
+    pages = MonitorPages(poller, settings)
+    await pages.start()
+    try:
+        async with ClientSession(monitor_url(settings)) as client:
+            for reads, paused in ((True, None), (False, "not obeyed: 1 member does not use")):
+                members = (member._replace(reads_pauses=reads),)
+                watch.described = watch.described._replace(members=members)
+                async with client.get("/v1/groups") as answer:
+                    (row,) = (await answer.json())["groups"]
+                assert row["paused"]
+                assert (row["not_obeyed"] or "").startswith(paused or "")
+                assert (row["not_obeyed"] is None) == reads
+                async with client.get(f"/v1/groups/{GROUP}") as answer:
+                    (page,) = (await answer.json())["on"]
+                said = page["diagnosis"]
+                assert said["sentence"].startswith("The group is paused (all: deploy, by till)")
+                assert ("which is not obeyed" in said["sentence"]) is not reads
+                assert said["causes"]
+                assert said["next"]
+                assert [point["lag"] for point in page["lag_over_time"]] == [3] * 12
+    finally:
+        await pages.close()

@@ -201,8 +201,8 @@ def monitored(count: int) -> dict[str, Any]:
     world = stuck()
     cluster = cast(ClusterMonitor, SimpleNamespace(name="main", watch=world.watch))
     watch = world.watch.groups[GROUP]
-    row = views.group_row("main", watch, world.group, world.watch.options)
-    page = views.group_page(cluster, watch, world.group, ())
+    row = views.group_row("main", watch, world.group, world.watch.options, ())
+    page = views.group_page(cluster, watch, world.group, (), world.now_ms)
     healthy = {**row, "state": "OK", "lag": 0, "heat": "hot", "hints": [], "regressions": 0,
                "stuck_commit": False}  # fmt: skip
     rows = [row, *({**healthy, "group": f"group-{number:03}"} for number in range(1, count))]

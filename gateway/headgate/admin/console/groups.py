@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from heapq import nsmallest
 from itertools import pairwise
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 from aiohttp import web
 from markupsafe import Markup
@@ -18,7 +17,7 @@ from headgate.admin.pauses import read_intent
 from headgate.admin.requests import Form
 from headgate.http.auth import Identity
 from headgate.model.outcome import Failure, Refused, malformed
-from headgate.model.text import natural_number
+from headgate.model.text import counted, natural_number, path_segment, segment_name
 
 # ---- a partition's commits as a chart: offset over time, by member
 
@@ -123,6 +122,44 @@ def picture(dots: Sequence[Dot], end: int, now_s: float, label: str) -> Picture 
     return Picture(svg, [*used, ("unknown", "m0")] if any(not dot.by for dot in dots) else used)
 
 
+def lag_picture(points: Sequence[tuple[float, int]], label: str) -> Markup | None:
+    """Draw the lag of a group as an area over time; None with less than two points.
+
+    Args:
+        points: Times, in seconds since 1970, with the lag; the oldest first.
+        label: Text for screen readers.
+    """
+    if len(points) < 2:
+        return None
+    first, last = points[0][0], points[-1][0]
+    highest = max(1, *(lag for _, lag in points))
+    bottom, top = _HEIGHT - _EDGE, _EDGE
+    spots = [
+        (
+            round(_LEFT + (_WIDTH - _LEFT - 12) * (at - first) / ((last - first) or 1), 1),
+            round(bottom - (bottom - top) * lag / highest, 1),
+        )
+        for at, lag in points
+    ]
+    line = " ".join(f"{x},{y}" for x, y in spots)
+    parts = [
+        Markup('<polygon class="area" points="{},{} {} {},{}"/>').format(
+            spots[0][0], bottom, line, spots[-1][0], bottom
+        ),
+        Markup('<polyline class="way" points="{}"/>').format(line),
+        _text(4, top + 4, f"{highest:,}"),
+        _text(4, bottom + 4, "0"),
+        _text(_LEFT, _HEIGHT - 4, _clock(first)),
+        _text(_WIDTH - 4, _HEIGHT - 4, _clock(last), anchor="end"),
+    ]
+    for (at, lag), (x, y) in zip(points, spots, strict=True):
+        circle = Markup('<circle class="hover" cx="{}" cy="{}" r="5"><title>{}</title></circle>')
+        parts.append(circle.format(x, y, f"{lag:,} records at {_clock(at)}"))
+    head = Markup('<svg class="commits" viewBox="0 0 {} {}" role="img" aria-label="{}">')
+    head = head.format(int(_WIDTH), int(_HEIGHT), label)
+    return head + Markup("").join(parts) + Markup("</svg>")
+
+
 def _text(x: float, y: float, text: str, anchor: str = "start") -> Markup:
     return Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>').format(x, y, anchor, text)
 
@@ -142,6 +179,7 @@ def _committer(by: Mapping[str, Any] | None) -> str:
 _PICTURES = 12
 _PARTITIONS = 100  # the worst; a group may have ten thousand, and live pages are sent often
 _FALLS = 50  # the newest
+_COMMITS = 50  # the newest
 _DRAWN_EVERY_S = 10  # step of a chart's end: live pages are sent only if they have changed
 _DIGITS = 9  # of a partition's number, at most
 _SEVERITY = {"OK": 0, "WARN": 1, "STALL": 2, "STOP": 3, "REWIND": 4}
@@ -196,7 +234,7 @@ class GroupPages:
 
     async def show(self, request: web.Request, caller: Identity) -> Page:
         """Build the page of one group: each cluster that has it, and its pauses."""
-        name = request.match_info["group"]
+        name = segment_name(request.match_info["group"])
         pauses, no_pauses = await self._pauses(name)
         try:
             on, failure = await self._monitor.group(request, name), None
@@ -206,10 +244,11 @@ class GroupPages:
             "name": name,
             "failure": failure,
             "fix": "" if failure is None else fix_of(failure),
-            "on": [{**group, "shown": list(_shown(group, time.time()))} for group in on],
+            "on": [_drawn(group, time.time()) for group in on],
+            "question": _question(name, on),
             "pauses": pauses,
             "no_pauses": no_pauses,
-            "limits": {"partitions": _PARTITIONS, "falls": _FALLS},
+            "limits": {"partitions": _PARTITIONS, "falls": _FALLS, "commits": _COMMITS},
         }
         return Page("group.html", f"Group {name}", values, is_live=True)
 
@@ -235,7 +274,7 @@ class GroupPages:
             raise Refused(malformed("a partition is one of a topic: say which"))
         intent = read_intent({"scope": scope, "reason": form.get("reason", "")})
         await self._admin.pauses.change(request, intent, is_pause=is_pause)
-        return Done(f"/console/groups/{quote(request.match_info['group'], safe='')}")
+        return Done(f"/console/groups/{path_segment(segment_name(request.match_info['group']))}")
 
     async def _pauses(self, group: str) -> tuple[Sequence[Json], Failure | None]:
         try:
@@ -246,6 +285,32 @@ class GroupPages:
 
 def _words(row: Json) -> str:
     return f"{row['group']} {row['cluster']}"
+
+
+def _drawn(group: Mapping[str, Any], now_s: float) -> Json:
+    """Return a group with its worst partitions, its newest commits and the chart of its lag."""
+    shown = list(_shown(group, now_s))
+    commits = [{**commit, "of": row} for row in shown for commit in row["commits"]]
+    commits.sort(key=lambda commit: str(commit["at"]), reverse=True)
+    lags = [(_seconds(point["at"]), point["lag"]) for point in group.get("lag_over_time", ())]
+    label = f"Lag of {group['group']} over time"
+    return {**group, "shown": shown, "commits": commits, "lag_picture": lag_picture(lags, label)}
+
+
+def _question(name: str, on: Sequence[Mapping[str, Any]]) -> str:
+    """Return the question before a pause: the group and the effect."""
+    members = sum(group["members"] for group in on)
+    if not on or not members:
+        effect = "It has no members that are known: members that start later read nothing."
+    elif not any(group.get("deaf_members") for group in on):
+        effect = f"Its {counted(members, 'member')} stop reading within a second."
+    else:
+        deaf = sum(group["deaf_members"] for group in on)
+        effect = (
+            f"{deaf} of its {counted(members, 'member')} will go on reading: they do not use "
+            "Headgate's consumer library with a pause store."
+        )
+    return f"Pause the group {name}? {effect}"
 
 
 def _shown(group: Mapping[str, Any], now_s: float) -> Iterator[Json]:

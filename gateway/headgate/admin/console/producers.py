@@ -16,6 +16,7 @@ from headgate.metrics import fleet as recorder
 from headgate.metrics.catalogue import METRICS, OTHER
 from headgate.metrics.snapshot import Unconfigured
 from headgate.model.outcome import TRAITS, OutcomeName, Reason, Refused
+from headgate.model.text import segment_name
 
 # ---- the message for the owner
 
@@ -124,7 +125,7 @@ class ProducerPages:
 
     async def show(self, request: web.Request, _caller: Identity) -> Page:
         """Build the page of one producer."""
-        name = request.match_info["name"]
+        name = segment_name(request.match_info["name"])
         seen = self._admin.seen(lambda pair: pair.producer == name)
         if not seen.figures.details and name not in self._admin.instance.settings.producers:
             raise Refused(self._admin.unknown_producer(name, seen))

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import jinja2
 import orjson
@@ -16,7 +15,7 @@ from headgate.admin.console import figures
 from headgate.admin.console.audits import figure_words
 from headgate.admin.console.page import Page
 from headgate.charts import STYLE
-from headgate.model.text import escaped
+from headgate.model.text import escaped, path_segment
 
 FOLDER = Path(__file__).parent
 # Browsers send form values back, with line ends as CR LF, so the values must not be escaped.
@@ -46,7 +45,7 @@ class Rendering:
             "moment": figures.moment,
             "clock": figures.clock,
             "figure": figure_words,
-            "part": lambda text: quote(str(text), safe=""),
+            "part": lambda text: path_segment(str(text)),
             "quoted": lambda text: shlex.quote(str(text)),
             "breakable": lambda name: figures.breakable(str(name)),
             "pretty": lambda path: f"{path}{'&' if '?' in path else '?'}pretty",
