@@ -92,7 +92,8 @@ def _run(args: argparse.Namespace, ending: ExitStack) -> int:
     database = args.database or ending.enter_context(
         running_postgres(_postgres_folder(args.state, is_fresh=args.fresh))
     )
-    places = {name: ready[name] for name in ("gateway", "management", "ingest", "backfill")}
+    names = ("gateway", "management", "ingest", "backfill", "redis")
+    places = {name: ready[name] for name in names}
     where, file = Where(**places, database=database, port=prefer(args.port)), args.state / FILE
     where.write(file)
     web = programs.start("web", "examples.shop.web", "--where", str(file))

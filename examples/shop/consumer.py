@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from examples.shop import views
 from examples.shop.where import Where, add_where, read_where
-from headgate.consumer import Consumer, Received
+from headgate.consumer import Consumer, Received, RedisPauses
 from headgate.consumer.sql_offsets import SqlOffsets
 
 
@@ -42,7 +42,9 @@ async def run_until(
         await consumer.run(handler)
 
 
-async def keep_offers(engine: AsyncEngine, bootstrap: str, stop: asyncio.Event) -> None:
+async def keep_offers(
+    engine: AsyncEngine, bootstrap: str, pauses: RedisPauses, stop: asyncio.Event
+) -> None:
     """The newest state of each offer."""
 
     async def is_over() -> bool:
@@ -50,11 +52,15 @@ async def keep_offers(engine: AsyncEngine, bootstrap: str, stop: asyncio.Event) 
 
     offsets = SqlOffsets(engine, group="offers")
     topics = ("shop-offers", "shop-stock")
-    consumer = Consumer(*topics, group="shop-offers", bootstrap=bootstrap, offsets=offsets)
+    consumer = Consumer(
+        *topics, group="shop-offers", bootstrap=bootstrap, pauses=pauses, offsets=offsets
+    )
     await run_until(is_over, consumer, offsets.once(views.save_offer))
 
 
-async def keep_revenue(engine: AsyncEngine, bootstrap: str, stop: asyncio.Event) -> None:
+async def keep_revenue(
+    engine: AsyncEngine, bootstrap: str, pauses: RedisPauses, stop: asyncio.Event
+) -> None:
     """Revenue by day and offer, in the build that counts: goes over to a new one by itself."""
     while not stop.is_set():
         build = await views.forget_older_builds(engine)
@@ -64,7 +70,11 @@ async def keep_revenue(engine: AsyncEngine, bootstrap: str, stop: asyncio.Event)
 
         offsets = revenue_offsets(engine, build)
         consumer = Consumer(
-            "shop-orders", group="shop-revenue", bootstrap=bootstrap, offsets=offsets
+            "shop-orders",
+            group="shop-revenue",
+            bootstrap=bootstrap,
+            pauses=pauses,
+            offsets=offsets,
         )
         add = partial(views.add_order, build)
         await run_until(is_over, consumer, offsets.once(add))
@@ -75,13 +85,14 @@ async def main(where: Where) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    engine = create_async_engine(where.database)
+    engine, pauses = create_async_engine(where.database), RedisPauses(where.redis)
     try:
         await views.create(engine)
         async with asyncio.TaskGroup() as group:
-            group.create_task(keep_offers(engine, where.ingest, stop))
-            group.create_task(keep_revenue(engine, where.ingest, stop))
+            group.create_task(keep_offers(engine, where.ingest, pauses, stop))
+            group.create_task(keep_revenue(engine, where.ingest, pauses, stop))
     finally:
+        await pauses.close()
         await engine.dispose()
 
 

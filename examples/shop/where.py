@@ -12,7 +12,9 @@ FILE = "where.json"
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """gateway, management: URLs.  ingest, backfill: of the Kafka tiers.  database: SQLAlchemy's.
+    """gateway, management, redis: URLs.  ingest, backfill: of the Kafka tiers.
+
+    database: SQLAlchemy's.
 
     port: of the web page.
     """
@@ -21,6 +23,7 @@ class Where:
     management: str
     ingest: str
     backfill: str
+    redis: str
     database: str
     port: int
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import aiohttp
 
-from headgate.consumer import Consumer, ConsumerOptions, Received
+from headgate.consumer import Consumer, ConsumerOptions, Received, RedisPauses
 
 POSTS_PER_S = 5.0
 SAVES_EVERY = 60  # posts: one run of saves in 12 s
@@ -95,15 +95,19 @@ def _document(source: random.Random, turn: int) -> Post:
 _MAKERS = (_order, _deal, _clicks, _deal, _document, _save)
 
 
-async def consume_until_cancelled(bootstrap: str) -> None:
-    """Run both groups on the ingest tier: one keeps up, and one is stuck."""
-    async with asyncio.TaskGroup() as groups:
-        groups.create_task(_consume("orders", KEEPS_UP, bootstrap))
-        groups.create_task(_consume("deals", IS_STUCK, bootstrap))
+async def consume_until_cancelled(bootstrap: str, redis_url: str) -> None:
+    """Run both groups on the ingest tier, with pauses: one keeps up, and one is stuck."""
+    pauses = RedisPauses(redis_url)
+    try:
+        async with asyncio.TaskGroup() as groups:
+            groups.create_task(_consume("orders", KEEPS_UP, bootstrap, pauses))
+            groups.create_task(_consume("deals", IS_STUCK, bootstrap, pauses))
+    finally:
+        await pauses.close()
 
 
-async def _consume(topic: str, group: str, bootstrap: str) -> None:
-    consumer = Consumer(topic, group=group, bootstrap=bootstrap, options=_OPTIONS)
+async def _consume(topic: str, group: str, bootstrap: str, pauses: RedisPauses) -> None:
+    consumer = Consumer(topic, group=group, bootstrap=bootstrap, options=_OPTIONS, pauses=pauses)
     with suppress(ExceptionGroup):  # it cannot go on; the sample traffic does
         async with consumer:
             await consumer.run(_handle)

@@ -157,7 +157,8 @@ async def _attend(stack: DevStack, *, is_demo: bool, say: Say) -> Child | None:
         if is_demo:
             traffic = post_until_cancelled(stack.gateway_url, random.Random())
             tasks.append(group.create_task(traffic))
-            tasks.append(group.create_task(consume_until_cancelled(stack.ingest.bootstrap)))
+            consumers = consume_until_cancelled(stack.ingest.bootstrap, stack.redis.url)
+            tasks.append(group.create_task(consumers))
         done, _ = await asyncio.wait([stopped, *watches], return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             task.cancel()

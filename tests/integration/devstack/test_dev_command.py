@@ -56,6 +56,13 @@ def alive(ready: dict[str, Any]) -> list[int]:
     return [pid for pid in all_pids(ready) if is_alive(pid)]
 
 
+def pause(management: str, group: str) -> None:
+    body, headers = b'{"scope": "all", "reason": "deploy"}', {"Content-Type": "application/json"}
+    url = f"{management}/v1/pauses/{group}"
+    request = urllib.request.Request(url, body, headers, method="PUT")
+    urllib.request.urlopen(request, timeout=10).close()
+
+
 def post(gateway: str, topic: str, body: bytes) -> dict[str, Any]:
     request = urllib.request.Request(f"{gateway}/v1/topics/{topic}/events", body)
     request.add_header("Content-Type", "application/json")
@@ -236,6 +243,14 @@ async def test_taken_ports_own_topics_and_demo(
         return {"emails", "search-index"} <= {one["group"] for one in found}
 
     await eventually(demo_groups, 60)
+    pause(ready["management"], "emails")
+
+    def demo_obeys() -> bool:
+        with urllib.request.urlopen(ready["management"] + "/v1/groups/emails", timeout=10) as said:
+            (group,) = json.load(said)["on"]
+        return (group["paused"], group["deaf_members"], group["not_obeyed"]) == (True, 0, None)
+
+    await eventually(demo_obeys, 30)
 
 
 def test_a_port_of_the_configuration_that_is_taken_is_an_error(
