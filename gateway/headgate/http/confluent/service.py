@@ -286,6 +286,7 @@ class ProduceService:
             body,
             trace=call.request.get(TRACE),
         )
+        del body  # the ticket drops it when it was decoded
         endpoint = f"v2/{'' if number is None else number}".encode()
         await events.run(ticket, partial(self._decode, form, number), endpoint)
         outcomes = ticket.answered()
