@@ -525,7 +525,7 @@ class Ends(Observer):
 
 @pytest.mark.parametrize("text", ["x" * 20, "x" * 2000])
 def test_an_event_counts_in_the_buffer_as_much_as_it_takes(gateway: FakeGateway, text: str) -> None:
-    events = 5000
+    events = 2000
     limits = Limits(max_events=2 * events, max_bytes=10**9)
     client = Client(gateway.url, transport=gateway.transport, limits=limits, observer=Deaf())
     producer = BufferedProducer(client, buffering=Buffering(linger_s=3600, max_bytes=10**9))

@@ -13,6 +13,7 @@ from headgate.consumer.assembler import Assembler, Bounds
 from headgate.consumer.ownership import Owned
 from headgate.consumer.partition import OwnedPartition, Received
 from headgate.oversize.chunks import Head, headers_of
+from support.scale import examples
 
 
 class Read(NamedTuple):
@@ -199,7 +200,7 @@ class Owner:
         return offset, max(offset, done_below)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(examples(40)))
 def test_none_is_lost_and_at_most_prefetch_events_come_again(seed: int) -> None:
     chance = random.Random(seed)
     log = written(chance, 400)

@@ -13,6 +13,7 @@ import inspect
 import re
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import cache
 from importlib.metadata import version
 from types import CodeType, NoneType
 from typing import Any, NamedTuple
@@ -222,12 +223,17 @@ async def started(group: str | None) -> AIOKafkaConsumer:
 
 def needed_by(name: str) -> str:
     """The functions of the module that use an attribute, for the text of a failure."""
-    users = [
-        qualified
-        for qualified, function in functions(TREE, "")
-        if any(isinstance(node, ast.Attribute) and node.attr == name for node in ast.walk(function))
-    ]
+    users = [qualified for qualified, used in attributes_used().items() if name in used]
     return f"used in {aiokafka_internals.__name__} by {', '.join(users) or 'the module'}"
+
+
+@cache
+def attributes_used() -> dict[str, set[str]]:
+    """The names of attributes in each function of the module."""
+    return {
+        qualified: {node.attr for node in ast.walk(function) if isinstance(node, ast.Attribute)}
+        for qualified, function in functions(TREE, "")
+    }
 
 
 def functions(tree: ast.AST, prefix: str) -> Iterator[tuple[str, ast.AST]]:

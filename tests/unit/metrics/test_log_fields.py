@@ -47,7 +47,7 @@ def tree(file: Path) -> ast.Module:
 def no_tree_outlives_its_test() -> Iterator[None]:
     """Drop the trees at the end: 800,000 objects, which each later `gc.collect()` would visit."""
     yield
-    for kept in (tree, calls, calls_of):
+    for kept in (tree, calls, calls_with, calls_of):
         kept.cache_clear()
 
 
@@ -55,8 +55,8 @@ _under_way: set[tuple[Function | None, str]] = set()
 
 
 @cache
-def calls() -> list[tuple[Place, ast.Call]]:
-    """Every call, with the innermost function that it stands in."""
+def calls(file: Path) -> list[tuple[Place, ast.Call]]:
+    """Every call of a file, with the innermost function that it stands in."""
     found: list[tuple[Place, ast.Call]] = []
 
     def walk(node: ast.AST, place: Place) -> None:
@@ -65,15 +65,20 @@ def calls() -> list[tuple[Place, ast.Call]]:
                 found.append((place, child))
             walk(child, place._replace(function=child) if isinstance(child, Function) else place)
 
-    for root in ROOTS:
-        for file in root.rglob("*.py"):
-            walk(tree(file), Place(file, None))
+    walk(tree(file), Place(file, None))
     return found
 
 
 @cache
+def calls_with(word: str) -> list[tuple[Place, ast.Call]]:
+    """The calls of all files that have this word: parsing the others takes seconds."""
+    files = [file for root in ROOTS for file in root.rglob("*.py") if word in file.read_text()]
+    return [found for file in files for found in calls(file)]
+
+
+@cache
 def calls_of(name: str) -> list[tuple[Place, ast.Call]]:
-    return [(place, call) for place, call in calls() if name_of(call) == name]
+    return [(place, call) for place, call in calls_with(name) if name_of(call) == name]
 
 
 def name_of(call: ast.Call) -> str:
@@ -187,7 +192,7 @@ def keys_returned(name: str, place: Place) -> Iterator[str]:
 def given() -> dict[str, set[str]]:
     """By log call, its fields."""
     found: dict[str, set[str]] = {}
-    for place, call in calls():
+    for place, call in calls_with("extra="):
         for keyword in call.keywords if is_log(call) else ():
             if keyword.arg == "extra":
                 shown = f"{place}, line {call.lineno}"
