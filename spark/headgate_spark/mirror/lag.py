@@ -97,6 +97,7 @@ async def _read(
 # ---- lag in records and in seconds, and the metrics
 
 
+_AGES_S = 10.0  # between two reads of first missing records
 _MAX_SAMPLES = 1000  # of one partition; beyond them the lag in seconds is a lower bound
 
 
@@ -117,28 +118,42 @@ class Lag(NamedTuple):
 class LagWatch:
     """The lag of each partition, from the times at which the source's ends were first seen.
 
-    The caller passes the age of records that were missing already at the first look.
+    These times say nothing about records that were missing already at the first look, as after a
+    restart. Until all of those are mirrored, the caller passes the age of the first missing one.
     """
 
     def __init__(self) -> None:
         self._seen: dict[TopicPartition, deque[tuple[int, float]]] = {}
+        self._backlog: dict[TopicPartition, int] = {}  # the end at the first look
         self._measured: dict[TopicPartition, Lag] = {}
         self._measured_s = 0.0
+        self._asked_s = -_AGES_S
 
     @property
     def has_measured(self) -> bool:
         """Return whether a lag has been measured."""
         return bool(self._measured)
 
-    def unseen_before(
-        self, ends: Mapping[TopicPartition, int], maps: Mapping[TopicPartition, PartitionMap]
+    def backlog(
+        self,
+        ends: Mapping[TopicPartition, int],
+        maps: Mapping[TopicPartition, PartitionMap],
+        now_s: float,
     ) -> dict[TopicPartition, Missing]:
-        """Return the missing ranges of partitions that are examined for the first time."""
-        return {
-            tp: Missing(maps[tp].table.source_end, end)
+        """Return the missing ranges whose age only their first record tells.
+
+        Known ages are asked again after ten seconds: they fall while the mirror catches up.
+        """
+        is_due = now_s - self._asked_s >= _AGES_S
+        missing = {
+            tp: Missing(maps[tp].table.source_end, self._backlog.get(tp, end))
             for tp, end in ends.items()
-            if tp in maps and tp not in self._seen and end > maps[tp].table.source_end
+            if tp in maps and (tp not in self._seen or is_due)
         }
+        missing = {tp: stretch for tp, stretch in missing.items() if stretch.start < stretch.end}
+        if missing:
+            self._asked_s = now_s
+        return missing
 
     def lags(
         self,
@@ -153,11 +168,11 @@ class LagWatch:
             ends: Last stable offsets.
             maps: The partitions' maps.
             now_s: The time of any steady clock.
-            ages_s: Age of the first missing record of each stretch of `unseen_before`. A
-                partition without one has a lag of unknown age.
+            ages_s: Age of the first missing record of each stretch of `backlog`. A partition that
+                never had one has a lag of unknown age.
         """
         for gone in self._seen.keys() - ends.keys():
-            del self._seen[gone]
+            del self._seen[gone], self._backlog[gone]
         self._measured_s = now_s
         self._measured = {
             tp: self._lag(tp, end, maps[tp], now_s, ages_s.get(tp))
@@ -189,9 +204,11 @@ class LagWatch:
         if tp not in self._seen:
             if end > position and age_s is None:
                 return Lag(end - position, None, partition_map.lost_offsets)
-            seen_s = now_s - (age_s or 0.0)
-            self._seen[tp] = deque([(end, seen_s)], maxlen=_MAX_SAMPLES)
+            self._seen[tp] = deque([(end, now_s)], maxlen=_MAX_SAMPLES)
+            self._backlog[tp] = end
         seen = self._seen[tp]
+        if seen and age_s is not None and position < self._backlog[tp] == seen[0][0]:
+            seen[0] = (seen[0][0], now_s - age_s)
         if not seen or seen[-1][0] != end:
             seen.append((end, now_s))
         while seen and seen[0][0] <= position:

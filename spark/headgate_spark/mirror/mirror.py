@@ -71,9 +71,10 @@ class CopyProgress:
         said = [f"{even} of {counted(len(lags), 'partition')} up to date"]
         if not has_end:
             said.append(f"{counted(remaining, 'offset')} left")
-        if ages_s or not lags:
+        unknown = len(lags) - len(ages_s)
+        if any(ages_s) or not unknown:  # partitions that are up to date do not tell for others
             said.append(f"{max(ages_s, default=0.0):.0f} s behind")
-        if unknown := len(lags) - len(ages_s):
+        if unknown:
             said.append(f"{counted(unknown, 'partition')} behind for an unknown time")
         if lost := sum(lag.lost for lag in lags.values()):
             said.append(f"{counted(lost, 'offset')} lost to retention")
@@ -326,7 +327,8 @@ class Mirror:
         ends = {tp: planned.ends[tp] for tp in tps}
         if self._request.is_following:
             ends = {tp: end for tp, (_, end) in (await source.bounds(tps)).items()}
-        ages_s = await self._ages(self._lags.unseen_before(ends, partition_maps))
+        missing = self._lags.backlog(ends, partition_maps, time.monotonic())
+        ages_s = await self._ages(missing)
         lags = self._lags.lags(ends, partition_maps, time.monotonic(), ages_s)
         self._publish(lags)
         what, has_end = self._source.name, not self._request.is_following

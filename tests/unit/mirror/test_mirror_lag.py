@@ -42,20 +42,27 @@ def test_the_lag_is_as_old_as_the_oldest_offset_that_is_missing() -> None:
 def test_what_was_missing_before_it_was_first_looked_at_has_the_age_of_its_record() -> None:
     """As after a restart of the mirror."""
     watch, found = LagWatch(), mapped(Segment(0, 0, 10, 10, 0, 0))
-    assert watch.unseen_before({TP: 10}, {TP: found}) == {}
-    assert watch.unseen_before({TP: 15}, {TP: found}) == {TP: (10, 15)}
+    assert watch.backlog({TP: 10}, {TP: found}, 90.0) == {}
+    assert watch.backlog({TP: 15}, {TP: found}, 95.0) == {TP: (10, 15)}
     unknown = watch.lags({TP: 15}, {TP: found}, 100.0, {})[TP]
     assert unknown == (5, None, 0)
     assert "headgate_mirror_lag_seconds{" not in textfile(
         {TP: unknown}, {TP: found}, Totals(), {}, "main", 0.0
     )
     assert watch.unseen(110.0)[TP] == (5, None, 0)
-    assert watch.unseen_before({TP: 20}, {TP: found}) == {TP: (10, 20)}  # asked again
+    assert watch.backlog({TP: 20}, {TP: found}, 100.0) == {TP: (10, 20)}  # asked again
     assert watch.lags({TP: 20}, {TP: found}, 105.0, {TP: 300.0})[TP] == (10, 300.0, 0)
-    assert watch.unseen_before({TP: 25}, {TP: found}) == {}
+    assert watch.backlog({TP: 25}, {TP: found}, 109.0) == {}
     assert watch.lags({TP: 25}, {TP: found}, 110.0, {})[TP] == (15, 305.0, 0)
-    found.apply(MapEntry(PLACE, Segment(10, 11, 10, 20, 0, 0)))
-    assert watch.lags({TP: 25}, {TP: found}, 111.0, {})[TP] == (5, 1.0, 0)
+    assert watch.backlog({TP: 25}, {TP: found}, 111.0) == {TP: (10, 20)}
+    # The mirror catches up: the age is that of the record that is now the first one.
+    found.apply(MapEntry(PLACE, Segment(10, 11, 5, 15, 0, 0)))
+    assert watch.backlog({TP: 25}, {TP: found}, 121.0) == {TP: (15, 20)}
+    assert watch.lags({TP: 25}, {TP: found}, 121.0, {TP: 40.0})[TP] == (10, 40.0, 0)
+    assert watch.lags({TP: 25}, {TP: found}, 122.0, {})[TP] == (10, 41.0, 0)
+    found.apply(MapEntry(PLACE, Segment(15, 16, 5, 20, 0, 0)))
+    assert watch.backlog({TP: 25}, {TP: found}, 140.0) == {}
+    assert watch.lags({TP: 25}, {TP: found}, 140.0, {})[TP] == (5, 30.0, 0)
 
 
 def test_what_cannot_be_seen_is_as_old_as_the_last_poll() -> None:

@@ -47,6 +47,9 @@ def test_an_age_that_is_not_known_is_not_said_to_be_none() -> None:
     lags = {**LAGS, TPS[2]: Lag(200, None, 0)}
     step = CopyProgress([unit(0, None)]).step("main", lags, MAPS, has_end=True)
     assert "4 s behind, 1 partition behind for an unknown time" in step.more
+    even = {TPS[1]: Lag(0, 0.0, 0), TPS[2]: Lag(4_333, None, 0)}
+    said = CopyProgress([]).step("main", even, MAPS, has_end=False).more
+    assert "4,333 offsets left, 1 partition behind for an unknown time" in said
     unknown = {TPS[2]: Lag(200, None, 0)}
     assert " s behind" not in CopyProgress([]).step("main", unknown, MAPS, has_end=True).more
 
