@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from itertools import cycle
 from typing import Any, NamedTuple
 
@@ -107,7 +108,8 @@ async def consume_until_cancelled(bootstrap: str, redis_url: str) -> None:
 
 
 async def _consume(topic: str, group: str, bootstrap: str, pauses: RedisPauses) -> None:
-    consumer = Consumer(topic, group=group, bootstrap=bootstrap, options=_OPTIONS, pauses=pauses)
+    options = replace(_OPTIONS, client_id=f"{group}-1")
+    consumer = Consumer(topic, group=group, bootstrap=bootstrap, options=options, pauses=pauses)
     with suppress(ExceptionGroup):  # it cannot go on; the sample traffic does
         async with consumer:
             await consumer.run(_handle)

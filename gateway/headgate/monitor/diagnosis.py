@@ -16,6 +16,7 @@ _MAX_KEY = 80  # characters of a key in the sentence
 _LARGE_BYTES = 524_288  # above this, the size of the next record is a likely cause
 _RATE_MS = 600_000  # the lag's change is that of the last ten minutes
 _LEAST_MS = 60_000  # a change over a shorter time says nothing
+_SHORT_MS = 15_000  # a position that stands for a shorter time is nothing to mention
 
 
 class NextRecord(NamedTuple):
@@ -212,8 +213,10 @@ def _hangs(facts: Facts, worst: PartitionReport) -> Diagnosis:
         verb = "commits this offset again and again" if facts.repeats else "still owns it"
         said.append(f"Member {name} is alive and {verb}.")
         causes += _causes_of_a_hang(facts, worst)
-        steps.append(f"Look at the log and the stack of member {name} at {owner.host}.")
-        steps.append(f"Restart {name}: another member takes over the partition.")
+        host = owner.host.lstrip("/")
+        steps.append(f"Look at the log and the stack of member {name} at {host}.")
+        others = ": another member takes over the partition" if facts.members > 1 else ""
+        steps.append(f"Restart {name}{others}.")
         if worst.committed is not None:
             steps.append(_skip(facts, worst))
     if facts.record is not None:
@@ -295,7 +298,12 @@ def _falls_behind(facts: Facts, worst: PartitionReport) -> Diagnosis:
 def _keeps_up(facts: Facts) -> Diagnosis:
     idle = facts.report.idle_members
     spare = f" {counted(idle, 'member has', 'members have')} no partition." if idle else ""
-    return Diagnosis(f"The group keeps up: {_waiting(facts.report.lag)}.{_trend(facts)}{spare}")
+    sentence = f"The group keeps up: {_waiting(facts.report.lag)}."
+    if facts.worst is not None and facts.worst.lag and facts.still_ms >= _SHORT_MS:
+        sentence = (
+            f"No fault is known yet: {_waiting(facts.report.lag)}. {_stands(facts, facts.worst)}"
+        )
+    return Diagnosis(f"{sentence}{_trend(facts)}{spare}")
 
 
 # ---- words

@@ -234,11 +234,19 @@ async def test_rewound_stalled_and_stopped(
             return state(monitor, group) == "STALL"
 
         await eventually(stalls, 30)
+        found = await page(monitor, group)
+        said = found["diagnosis"]["sentence"]
+        assert "Member c1 is alive and commits this offset again and again." in said
+        key = said.partition("The next record's key is ")[2]
+        assert key.startswith(("0-0; it is ", "1-0; it is ")), "the first of the three records"
+        assert (found["deaf_members"], found["lag_over_time"][-1]["lag"]) == (1, 6)
         member.close()
         await eventually(lambda: state(monitor, group) == "STOP", 30)
         hint = "the group has no members: start one"
         await eventually(lambda: hint in row(monitor, group)["hints"], 20)  # type: ignore[index]
         assert row(monitor, group)["members"] == 0  # type: ignore[index]
+        said = (await page(monitor, group))["diagnosis"]["sentence"]
+        assert said.startswith("The group is empty: it has no members, and 6 records wait.")
 
 
 async def test_idle_members_and_one_that_never_commits(

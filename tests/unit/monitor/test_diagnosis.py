@@ -35,8 +35,8 @@ def diagnosis_of(
     return diagnose(facts_of(watch, world.group, now_ms, fall, record, pause))
 
 
-def hung(**options: Any) -> World:
-    """It read for a minute, and stands at offset 4 for ten."""
+def hung(polls: int = 60, **options: Any) -> World:
+    """It read for a minute, and stands at offset 4 since."""
     world = World(**options)
     world.member("c1", 0)
     for _ in range(6):
@@ -44,7 +44,7 @@ def hung(**options: Any) -> World:
     world.commit(4)
     world.produce(7)
     world.poll()
-    world.polls(60, lambda: world.produce(1))
+    world.polls(polls, lambda: world.produce(1))
     return world
 
 
@@ -148,7 +148,7 @@ def fine() -> World:
          "Partition 0 of orders has not moved from offset 4 for 10 minutes. Member c1-app is alive "
          "and still owns it. The next record's key is deal-3; it is 812 kB. The lag grows: 60 "
          "records more in 10 minutes.",
-         "The next record is large", "Look at the log and the stack of member c1-app at /10.0.0.1"),
+         "The next record is large", "Look at the log and the stack of member c1-app at 10.0.0.1"),
         (hung, NextRecord(6, None, 12),
          "and still owns it. The next record has no key; it is 12 B.",
          "The handler waits without a timeout in the record at offset 6", "Look at the log"),
@@ -178,6 +178,9 @@ def fine() -> World:
         (rewound, None, "Partition 0 of orders went back from offset 200 to 180 at ",
          "A former owner committed", "Wait until the group reaches"),
         (beyond, None, "no members, and no record waits.", None, None),
+        (lambda: hung(polls=3), None,
+         "No fault is known yet: 6 records wait. Partition 0 of orders has not moved from offset 4 "
+         "for 30 seconds.", None, None),
         (fine, None, "The group keeps up: no record waits. 1 member has no partition.", None, None),
     ],
 )  # fmt: skip
