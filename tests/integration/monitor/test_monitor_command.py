@@ -123,12 +123,23 @@ async def test_the_gateway_shows_what_the_monitor_sees(
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["main", topic_name, "1", "STOP", "5", "8", "3"] in [row[:7] for row in rows]
     assert any(row[0] == "hint" for row in rows)
+    _says_the_status(gateway, group, capsys)
 
     await eventually(lambda: "STOP" in monitor.log.read_text(), 20)
     monitor.signal(signal.SIGTERM)
     await eventually(lambda: monitor.exit_code is not None, 20)
     assert monitor.exit_code == 0
     assert group in json.loads(state_file.read_text())["main"]
+
+
+def _says_the_status(gateway: Gateway, group: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--url", gateway.management_url, "--json"]) == 1
+    page = json.loads(capsys.readouterr().out)
+    stopped = [row for row in page["reasons"] if "commits nothing" in row["what"]]
+    if len(stopped) < 10:  # the broker has the groups of other tests, and the list is bounded
+        [row] = [row for row in stopped if row["subject"] == group]
+        assert (row["severity"], row["href"]) == ("critical", f"/console/groups/{group}")
+        assert row["detail"].startswith("lag 6;")
 
 
 def _fits_the_description(gateway: Gateway, every: Any, one: Any) -> None:
