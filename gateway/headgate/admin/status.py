@@ -15,7 +15,7 @@ from datetime import datetime
 from enum import StrEnum
 from itertools import groupby, islice
 from typing import Any, NamedTuple
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from aiohttp import web
 
@@ -30,7 +30,7 @@ from headgate.metrics.snapshot import Labels
 from headgate.model.outcome import Failure, OutcomeName, Reason, Refused
 from headgate.model.policy import PolicyTable
 from headgate.model.suppression_states import AWAY, OFF, ON, TopicSuppression
-from headgate.model.text import counted
+from headgate.model.text import counted, path_segment
 from headgate.replays.registry import WaitingReplay
 
 log = logging.getLogger("headgate.admin")
@@ -93,6 +93,7 @@ RULES: Mapping[str, Rule] = {
     "spool_waits": Rule(_CRITICAL, "HeadgateSpoolWaits", 600),
     "stopped": Rule(_CRITICAL, "HeadgateGroupStopped", more=f"{_GROUPS}?state=STOP"),
     "stalled": Rule(_CRITICAL, "HeadgateGroupStalled", more=f"{_GROUPS}?state=STALL"),
+    "not_obeyed": Rule(_CRITICAL, more=_GROUPS),
     "losing": Rule(_CRITICAL, "HeadgateRecordsWillBeLost", 6 * 3600, more=_GROUPS),
     "certificate_soon": Rule(_CRITICAL, "HeadgateCertificateExpiresSoon", 2 * 86400),
     "dependency": Rule(_WARNING),
@@ -298,7 +299,7 @@ def own_causes(facts: Facts, now_s: float) -> Iterator[Cause]:
         seen_s = None if replay.seen_ms is None else replay.seen_ms / 1000
         if seen_s is None or now_s - seen_s > RULES["no_runner"].limit:
             what = f"Replay {replay.id} waits: no replay runner is active."
-            href = f"/console/replays/{quote(replay.id, safe='')}"
+            href = f"/console/replays/{path_segment(replay.id)}"
             since = replay.created_ms / 1000 if seen_s is None else seen_s
             yield Cause("no_runner", replay.id, what, href, since=since)
 
@@ -306,7 +307,9 @@ def own_causes(facts: Facts, now_s: float) -> Iterator[Cause]:
 def _of_health(facts: Facts) -> Iterator[Cause]:
     health, home = facts.health, "/console#dependencies"
     if not health.is_ready:
-        yield Cause("not_ready", "gateway", f"No event is accepted: it is {health.status}.", home)
+        yield Cause(
+            "not_ready", "gateway", f"The gateway accepts no events: it is {health.status}.", home
+        )
     up, wanted = health.workers["up"], health.workers["wanted"]
     if up < wanted:
         href = "/console/log?q=worker"
@@ -466,7 +469,8 @@ def _of_cluster(cluster: Json, now_s: float) -> Iterator[Cause]:
     name, looked = cluster["cluster"], _seconds(cluster.get("looked_at"))
     if not cluster["ok"] or (looked is not None and now_s - looked > RULES["blind"].limit):
         what = f"The monitor cannot poll {name}."
-        yield Cause("blind", name, what, _GROUPS, cluster.get("detail", ""), looked)
+        detail = "" if cluster["ok"] else cluster.get("detail", "")
+        yield Cause("blind", name, what, _GROUPS, detail, looked)
     for rule, state, text in _PARTITIONS:
         if count := cluster.get("partitions", {}).get(state):
             what = f"{counted(count, 'partition')} of {name} {text}."
@@ -479,11 +483,13 @@ def _of_cluster(cluster: Json, now_s: float) -> Iterator[Cause]:
 
 def _of_group(group: Json) -> Iterator[Cause]:
     name, cluster, lag = group["group"], group["cluster"], group["lag"]
-    href = f"{_GROUPS}/{quote(name, safe='')}"
+    href = f"{_GROUPS}/{path_segment(name)}"
     age_s = group.get("position_age_s")
     aged = "" if age_s is None else f"; the next record to read is {age_s:,.0f} s old"
-    detail = f"lag {lag:,}{aged}"
+    detail = f"lag {lag:,}{aged}{'; paused' if group.get('paused') else ''}"
     causes = [_GROUP_STATES.get(group["state"])]
+    if group.get("not_obeyed"):
+        causes.append(("not_obeyed", f"does not obey its pause: {group['not_obeyed']}"))
     if group.get("stuck_commit"):
         causes.append(("stuck", "has a commit below what is done"))
     loss_s = group.get("loss_in_s")
@@ -496,9 +502,9 @@ def _of_group(group: Json) -> Iterator[Cause]:
     for cause in causes:
         if cause is not None:
             rule, text = cause
-            yield Cause(
-                rule, name, f"Group {name} on {cluster} {text}.", href, detail, cluster=cluster
-            )
+            since = _seconds(group.get("still_since")) if rule in ("stopped", "stalled") else None
+            what = f"Group {name} on {cluster} {text}."
+            yield Cause(rule, name, what, href, detail, since, cluster=cluster)
 
 
 # ---- figures
@@ -551,7 +557,7 @@ def _percent(share: float) -> str:
 
 
 def _topic(name: str) -> str:
-    return f"/console/topics/{quote(name, safe='')}"
+    return f"/console/topics/{path_segment(name)}"
 
 
 def _seconds(at: str | None) -> float | None:

@@ -64,6 +64,7 @@ def group_row(
         "cluster": cluster,
         "state": report.state,
         "lag": report.lag,
+        "still_since": _still_since(watch, report),
         "stuck_commit": report.is_stuck,
         "heat": report.heat,
         "position_age_s": seconds(report.age_ms),
@@ -81,6 +82,12 @@ def group_row(
         "probation": probation(watch, options),
         "hints": hints(watch, report),
     }
+
+
+def _still_since(watch: GroupWatch, report: GroupReport) -> str | None:
+    worst = worst_partition(report)
+    track = None if worst is None or not worst.lag else watch.tracks.get(worst.partition)
+    return None if track is None else shown_time(track.window.still_since[0])
 
 
 def unjudged(row: Json) -> Json:

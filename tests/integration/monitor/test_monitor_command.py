@@ -140,6 +140,9 @@ def _says_the_status(gateway: Gateway, group: str, capsys: pytest.CaptureFixture
         [row] = [row for row in stopped if row["subject"] == group]
         assert (row["severity"], row["href"]) == ("critical", f"/console/groups/{group}")
         assert row["detail"].startswith("lag 6;")
+        groups = get(f"{gateway.management_url}/v1/groups?limit=1000")[1]["groups"]
+        [still_since] = [each["still_since"] for each in groups if each["group"] == group]
+        assert row["since"] == still_since
 
 
 def _fits_the_description(gateway: Gateway, every: Any, one: Any) -> None:

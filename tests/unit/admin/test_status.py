@@ -246,6 +246,8 @@ ALONE = {
               "rogue", WARNING, "orders", "/console/topics/orders"),
     "STOP": (of_groups(group("STOP", "a/b c")), "stopped", CRITICAL, "a/b c",
              "/console/groups/a%2Fb%20c"),
+    "pause": (of_groups(group(not_obeyed="1 member does not use a pause store", paused=True)),
+              "not_obeyed", CRITICAL, "billing", "/console/groups/billing"),
     "STALL": (of_groups(group("STALL")), "stalled", CRITICAL, "billing",
               "/console/groups/billing"),
     "REWIND": (of_groups(group("REWIND")), "rewound", WARNING, "billing",
@@ -359,6 +361,15 @@ def test_times_of_their_own_are_kept() -> None:
          gauge("headgate_spool_oldest_seconds", 30, "orders"))(it)  # fmt: skip
     since = {each.rule: each.since for each in it.verdict().causes}
     assert since == {"redis": NOW - 100, "spooled": NOW - 30}
+
+
+def test_a_group_has_stopped_since_its_last_commit() -> None:
+    row = group("STOP", lag=6, position_age_s=90.0, still_since="2026-09-21T14:00:00.000Z")
+    [cause] = Installation(groups=[row]).verdict().causes
+    assert (cause.since, cause.detail) == (NOW - 800, "lag 6; the next record to read is 90 s old")
+    row = group("WARN", lag=6, still_since="2026-09-21T14:00:00.000Z", paused=True)
+    [cause] = Installation(groups=[row]).verdict().causes
+    assert (cause.since, cause.detail) == (NOW, "lag 6; paused")
 
 
 def test_the_first_sight_is_kept_and_forgotten() -> None:

@@ -200,7 +200,7 @@ async def test_the_overview_says_what_is_not_well() -> None:
         instance.is_ready = False
         text = await text_of(client, "")
         assert "Down" in text
-        assert "No event is accepted: it is not ready." in text
+        assert "The gateway accepts no events: it is not ready." in text
         assert "kafka main is unavailable." in text
     async with opened(await world.small()) as client:
         text = await text_of(client, "")

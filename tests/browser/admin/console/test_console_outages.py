@@ -157,7 +157,7 @@ async def test_outages_are_followed_by_open_pages(
         with gone(broker):
             await follow(first, "Down", "down", "kafka main", "redis")
             worries = first.page.locator("#live .worry.bad")
-            await expect(worries.first).to_contain_text("No event is accepted")
+            await expect(worries.first).to_contain_text("The gateway accepts no events")
             await expect(worries.nth(1).locator("a")).to_have_attribute(
                 "href", "/console/log?q=kafka+main"
             )
