@@ -113,7 +113,7 @@ def check(told: list[Told], log: list[LogRecord]) -> Counter[str]:
     return Counter(one.outcome for one in told)
 
 
-@pytest.mark.parametrize("kills", scaled(3, 60))
+@pytest.mark.parametrize("kills", scaled(2, 60))
 async def test_kills_lose_nothing_that_was_answered_and_keep_the_order(
     start_broker: Callable[..., RunningBroker],
     start_redis: Callable[..., RunningRedis],

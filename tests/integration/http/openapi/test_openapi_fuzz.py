@@ -101,7 +101,7 @@ def fuzz(world: ConfluentWorld, api: Any, method: str, path: str, examples: int)
 def test_nothing_undocumented_comes_back(
     world: ConfluentWorld, api: Any, method: str, path: str
 ) -> None:
-    fuzz(world, api, method, path, 60 if method == "POST" else 15)
+    fuzz(world, api, method, path, 30 if method == "POST" else 10)
 
 
 @pytest.mark.full
