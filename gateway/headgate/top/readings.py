@@ -453,6 +453,8 @@ def _remarks(group: Json) -> Iterator[str]:
         yield f"pause {group['not_obeyed']}"
     elif group.get("paused"):
         yield "paused"
+    if not group["members"]:
+        yield "no members"
     if group["stuck_commit"]:
         yield "stuck commit"
     if group["regressions"]:

@@ -112,3 +112,69 @@ async def test_why_a_monitor_refuses_is_shown(
     assert f"<b>{said[0]}</b>: {said[1]}. " in text
     assert said[2] in text, "what to do"
     assert "Start it" not in text, "it runs"
+
+
+async def test_a_group_s_page_begins_with_the_diagnosis_and_has_commits_in_time_order() -> None:
+    instance = await world.small()
+    (group,) = instance.groups["/v1/groups/billing"]["on"]
+    commit = group["partitions"][0]["commits"][0]
+    group["partitions"] = [
+        {**group["partitions"][0], "partition": number, "commits": [
+            {**commit, "at": f"2026-01-31T12:0{minute}:00.000Z", "offset": 1_000 + minute}
+            for minute in (6 + number, 2 + number)
+        ]}
+        for number in (0, 1)
+    ]  # fmt: skip
+    async with opened(instance) as client:
+        text = await text_of(client, "/groups/billing")
+    sentence = "Partition 0 of orders went back from offset 7 to 5 at "
+    assert text.index("<h1>") < text.index(sentence) < text.index("Likely causes")
+    assert text.index("Likely causes") < text.index("What to do") < text.index("<h3>Partitions")
+    assert text.index('action="/console/groups/billing/pause"') < text.index(sentence)
+    assert 'aria-label="Lag of billing over time"' in text
+    stream = text[text.index("<h3>Commit stream") :]
+    assert [stream.index(f">{offset:,}<") for offset in (1_007, 1_006, 1_003, 1_002)] == sorted(
+        stream.index(f">{1_000 + minute:,}<") for minute in (2, 3, 6, 7)
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"members": 0}, "It has no members that are known"),
+        ({"members": 2, "deaf_members": 0}, "Its 2 members stop reading within a second."),
+        ({"members": 2, "deaf_members": 1}, "1 of its 2 members will go on reading: they do not"),
+    ],
+)
+async def test_the_question_before_a_pause_has_the_group_and_the_effect(
+    changes: dict[str, int], said: str
+) -> None:
+    instance = await world.small()
+    (group,) = instance.groups["/v1/groups/billing"]["on"]
+    group |= changes
+    async with opened(instance) as client:
+        text = await text_of(client, "/groups/billing")
+    assert f'data-ask="Pause the group billing? {said}' in text
+
+
+async def test_the_list_has_paused_groups_and_pauses_that_are_not_obeyed() -> None:
+    instance = await world.small()
+    first, second, third = instance.groups["/v1/groups"]["groups"][:3]
+    first["paused"], first["not_obeyed"] = True, "not obeyed: 1 member does not use it"
+    second["paused"], third["unread_topics"] = True, ["b"]
+    async with opened(instance) as client:
+        text = await text_of(client, "/groups")
+    assert '<span class="state bad">pause not obeyed</span>' in text
+    assert text.count('<span class="state warn">paused</span>') == 1
+    assert '<span class="state warn">no member reads b</span>' in text
+
+
+async def test_a_monitor_of_an_earlier_release_has_pages_too() -> None:
+    instance = await world.small()
+    (group,) = instance.groups["/v1/groups/billing"]["on"]
+    for row in (group, *instance.groups["/v1/groups"]["groups"]):
+        for name in ("diagnosis", "lag_over_time", "paused", "not_obeyed", "deaf_members"):
+            row.pop(name, None)
+    async with opened(instance) as client:
+        assert "REWIND" in await text_of(client, "/groups/billing")
+        assert "REWIND" in await text_of(client, "/groups")
