@@ -11,6 +11,7 @@ from support.root import ROOT
 STREAMS = {
     "headgate.access", "headgate.attempts", "headgate.changes", "headgate.requests",
     "headgate.spool", "aiokafka", "headgate",
+    "library_lines.py: logger",  # of the library whose line it repeats
 }  # fmt: skip
 
 
