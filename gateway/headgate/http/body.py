@@ -1,7 +1,7 @@
 """Request bodies: reading with a size limit and a deadline, decompression, and streaming.
 
 A body is read into memory (`read_body`), or streamed to the blob store if it is too large for
-memory and its topic has claim-check (`Streams`).
+memory and its topic has claim-check (`Bodies.store`).
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from aiohttp import ClientPayloadError, web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -250,37 +250,46 @@ _PIECE_BYTES = 262_144
 STREAM_BYTES = 16_777_216  # of one stream in memory: pieces, and the parts of an upload to S3
 
 
-class StreamLimits(NamedTuple):
-    """Limits on streamed bodies.
+class BodyLimits(NamedTuple):
+    """Limits on bodies.
 
     Attributes:
-        max_bytes: Maximum size of a body, in bytes.
-        window_bytes: Number of bytes that must arrive within timeout_s.
-        timeout_s: Timeout of each window, in seconds.
+        stored_bytes: Maximum size of a body that is streamed to the blob store, in bytes.
+        memory_bytes: Maximum size of a body in memory, in bytes; of a streamed body, so many bytes
+            must arrive within timeout_s.
+        timeout_s: Timeout, in seconds.
         json_max_depth: Maximum nesting of JSON documents.
     """
 
-    max_bytes: int
-    window_bytes: int
+    stored_bytes: int
+    memory_bytes: int
     timeout_s: float
     json_max_depth: int
 
 
-class Streams:
-    """Receiver of streamed bodies.
+class Bodies:
+    """Receiver of bodies.
 
     Args:
         gate: Checks of the topic's state.
         blobs: The blob store; None if none is configured.
-        limits: Limits on streamed bodies.
+        limits: Limits on bodies.
     """
 
-    def __init__(self, gate: "Gate", blobs: "Blobs | None", limits: StreamLimits) -> None:
+    def __init__(self, gate: "Gate", blobs: "Blobs | None", limits: BodyLimits) -> None:
         self._gate = gate
         self._blobs = blobs
-        self._limits = limits
+        self.limits: Final = limits
 
-    async def receive(
+    async def read(
+        self, request: web.BaseRequest, headers: Headers, budget: ProducerBudget
+    ) -> bytes:
+        """Return a body in memory, as `read_body`."""
+        encoding = headers.get(b"content-encoding", b"")
+        limits = self.limits
+        return await read_body(request, encoding, limits.memory_bytes, limits.timeout_s, budget)
+
+    async def store(
         self,
         request: web.BaseRequest,
         topic: str,
@@ -317,7 +326,7 @@ class Streams:
         try:
             return await self._store(request, blobs, topic, event, route, chunks)
         except TimeoutError:
-            seconds, window = self._limits.timeout_s, self._limits.window_bytes
+            seconds, window = self.limits.timeout_s, self.limits.memory_bytes
             detail = f"{window} bytes of the body did not arrive within {seconds:g} s"
             raise Refused(Failure(Reason.REQUEST_TIMEOUT, detail)) from None
         except BREAKS:
@@ -334,7 +343,7 @@ class Streams:
         route: Route,
         chunks: deque[bytes],
     ) -> Streamed:
-        inspector = BodyInspector(event, route, self._limits.json_max_depth)
+        inspector = BodyInspector(event, route, self.limits.json_max_depth)
         stream = await blobs.begin(inspector.take)
         try:
             async for piece in self._pieces(request, chunks):
@@ -366,7 +375,7 @@ class Streams:
 
     async def _arriving(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
         """Yield the chunks that still arrive; each window has the full timeout."""
-        loop, (_, window, seconds, _) = asyncio.get_running_loop(), self._limits
+        loop, (_, window, seconds, _) = asyncio.get_running_loop(), self.limits
         await continue_body(request)
         left_s, arrived = seconds, 0
         while True:
@@ -382,5 +391,5 @@ class Streams:
                 left_s, arrived = seconds, 0
 
     def _check(self, size: int) -> None:
-        if size > self._limits.max_bytes:
-            raise Refused(too_large(size, self._limits.max_bytes, "blobs.max_bytes"))
+        if size > self.limits.stored_bytes:
+            raise Refused(too_large(size, self.limits.stored_bytes, "blobs.max_bytes"))

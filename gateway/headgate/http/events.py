@@ -14,12 +14,12 @@ from aiohttp import web
 from headgate.formats.json_text import Weight, heaviest
 from headgate.http.answer import response_to
 from headgate.http.auth import ANONYMOUS, Authenticator, Identity, Peer, peer_of
-from headgate.http.body import Streams, read_body, waits_for_leave
+from headgate.http.body import Bodies, waits_for_leave
 from headgate.http.connection import MAX_BYTES, PlainHead, PlainPosts, on_the_wire
 from headgate.http.request_log import REPORTED, TRACE, RequestLog
 from headgate.idempotency.identity import EVENTS, RequestIdentity, marked
 from headgate.idempotency.rules import IDEMPOTENCY_KEY, KeyedRequest
-from headgate.ingest.admission import DRAINING, ProducerBudget, ProducerQuotas
+from headgate.ingest.admission import DRAINING, ProducerQuotas
 from headgate.ingest.deadlines import Deadlines
 from headgate.ingest.path import Decode, Pipeline
 from headgate.metrics.meter import Meter
@@ -282,10 +282,8 @@ class EventsFront:
         quotas: Quotas of producers.
         weigher: Search for the largest paths of documents in a helper process.
         meter: Counter of requests.
-        streams: Receiver of bodies that are too large for memory.
+        bodies: Receiver of bodies.
         request_ids: Generates request ids.
-        body_max_bytes: Limit http.body_max_bytes.
-        body_timeout_s: Timeout for a body, in seconds.
         request_log: Log of requests.
         traces: Open traces; None without tracing.
 
@@ -303,10 +301,8 @@ class EventsFront:
         quotas: ProducerQuotas,
         weigher: PoolWeigher,
         meter: Meter,
-        streams: Streams,
+        bodies: Bodies,
         request_ids: Callable[[], str],
-        body_max_bytes: int,
-        body_timeout_s: float,
         request_log: RequestLog,
         traces: Traces | None = None,
     ) -> None:
@@ -316,17 +312,15 @@ class EventsFront:
         self.request_log = request_log
         self.traces = traces
         # aiohttp reads larger bodies, up to the limit.
-        self.plain_posts = PlainPosts(min(MAX_BYTES, body_max_bytes))
+        self.plain_posts = PlainPosts(min(MAX_BYTES, bodies.limits.memory_bytes))
         self._keys = keys
         self._deadlines = deadlines
         self._queue = queue
         self._quotas = quotas
         self._weigher = weigher
         self._meter = meter
-        self._streams = streams
+        self._bodies = bodies
         self._request_ids = request_ids
-        self._body_max_bytes = body_max_bytes
-        self._body_timeout_s = body_timeout_s
         self._logs_every_request = request_log.logs_every_request
         self._loop = asyncio.get_running_loop()
 
@@ -394,9 +388,9 @@ class EventsFront:
         body, value, budget = b"", None, self.budget.of(producer)
         try:
             try:
-                body = await self._read(call, budget)
+                body = await self._bodies.read(call.request, call.headers, budget)
             except TooMuch as much:
-                value = await self._streams.receive(call.request, topic, call.headers, much, budget)
+                value = await self._bodies.store(call.request, topic, call.headers, much, budget)
         except Refused as refused:
             self._count(producer, topic, refused.failure, call.request_id)
             raise
@@ -420,7 +414,8 @@ class EventsFront:
         """
         self.look_first(call, topic, needs_offset=True)
         try:
-            return await self._read(call, self.budget.of(call.producer))
+            budget = self.budget.of(call.producer)
+            return await self._bodies.read(call.request, call.headers, budget)
         except Refused as refused:
             self._count(call.producer, topic, refused.failure, call.request_id)
             raise
@@ -448,12 +443,6 @@ class EventsFront:
         if failure is not None:
             self._count(call.producer, topic, failure, call.request_id)
             raise Refused(failure)
-
-    async def _read(self, call: Call, budget: ProducerBudget) -> bytes:
-        encoding = call.headers.get(b"content-encoding", b"")
-        return await read_body(
-            call.request, encoding, self._body_max_bytes, self._body_timeout_s, budget
-        )
 
     # ---- plain posts that a connection has read itself
 

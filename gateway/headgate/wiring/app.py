@@ -22,7 +22,7 @@ from headgate.config import HttpSettings, Settings
 from headgate.config.settings import ProducerSettings
 from headgate.http.answer import Documents
 from headgate.http.auth import Cors, Origins
-from headgate.http.body import StreamLimits, Streams
+from headgate.http.body import Bodies, BodyLimits
 from headgate.http.confluent.records import RecordStreams
 from headgate.http.confluent.service import ProduceService
 from headgate.http.events import EventsFront, FairQueue
@@ -187,11 +187,13 @@ class Worker:
     def _build_front(self) -> EventsFront:
         settings, helper = self.settings, self.parts.helper
         http, redis = settings.http, settings.redis
-        body_timeout_s = http.body_timeout_ms / 1000
         ttl_ms = redis.idempotency_ttl_ms
         keys = RequestIdentity(self.idempotency, redis.namespace, ttl_ms, self.meter)
-        streams = StreamLimits(
-            settings.blobs.max_bytes, http.body_max_bytes, body_timeout_s, http.json_max_depth
+        limits = BodyLimits(
+            settings.blobs.max_bytes,
+            http.body_max_bytes,
+            http.body_timeout_ms / 1000,
+            http.json_max_depth,
         )
         return EventsFront(
             pipeline=self.pipeline,
@@ -202,10 +204,8 @@ class Worker:
             quotas=self._limits.quotas,
             weigher=PoolWeigher(helper),
             meter=self.meter,
-            streams=Streams(self.gate, self.blobs, streams),
+            bodies=Bodies(self.gate, self.blobs, limits),
             request_ids=self._request_ids,
-            body_max_bytes=http.body_max_bytes,
-            body_timeout_s=body_timeout_s,
             request_log=self._request_log,
             traces=self.parts.tracing.traces,
         )

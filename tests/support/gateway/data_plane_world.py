@@ -14,7 +14,7 @@ from headgate.coalescer.bursts import Bursts
 from headgate.config.settings import AuthSettings, HttpSettings
 from headgate.devstack.ports import LOOPBACK
 from headgate.http.auth import Authenticator
-from headgate.http.body import StreamLimits, Streams
+from headgate.http.body import Bodies, BodyLimits
 from headgate.http.events import EventsFront, FairQueue
 from headgate.http.request_log import RequestLog, request_ids
 from headgate.http.routes import DataPlane, Page
@@ -140,6 +140,7 @@ async def data_port(
     pipeline = room.pipeline
     keys = RequestIdentity(identity, "test", 60_000, a_meter())
     deadlines = Deadlines(pipeline.expire, 30.0, loop.time)
+    limits = BodyLimits(1, http.body_max_bytes, http.body_timeout_ms / 1000, 128)
     front = EventsFront(
         pipeline,
         callers or Authenticator(AuthSettings(), {}),
@@ -149,10 +150,8 @@ async def data_port(
         quotas or ProducerQuotas(1, loop.time, lambda _producer, _count: None),
         PoolWeigher(HelperProcess()),
         requests or a_meter(),
-        Streams(pipeline.gate, None, StreamLimits(1, 1, 30.0, 128)),
+        Bodies(pipeline.gate, None, limits),
         ids,
-        http.body_max_bytes,
-        http.body_timeout_ms / 1000,
         request_log or RequestLog(),
         traces,
     )
