@@ -609,8 +609,6 @@ class InstanceStatus:
         seen = self._without if isinstance(answer, Failure) else self._monitored
         own = self._look(now_s)
         times = {**self._see(self._own, own, now_s), **self._see(seen, causes, now_s)}
-        if own or causes:
-            self._ok_since = now_s
         return verdict([*own, *causes], times, now_s, self._ok_since), answer
 
     async def watch(self, _app: web.Application) -> Any:
@@ -628,6 +626,7 @@ class InstanceStatus:
         task = asyncio.create_task(look(), name="status")
         yield
         task.cancel()
+        await asyncio.wait([task])
 
     def _look(self, now_s: float) -> list[Cause]:
         instance, suppression = self._instance, self._instance.suppression()
@@ -644,10 +643,11 @@ class InstanceStatus:
         )
         return list(own_causes(facts, now_s))
 
-    @staticmethod
     def _see(
-        first_seen: FirstSeen, causes: Sequence[Cause], now_s: float
+        self, first_seen: FirstSeen, causes: Sequence[Cause], now_s: float
     ) -> Mapping[object, float]:
+        if causes:
+            self._ok_since = now_s
         return first_seen.see([cause.key for cause in causes], now_s)
 
     async def _groups(self, request: web.Request) -> Json | Failure:

@@ -42,6 +42,20 @@ async def test_reasons_keep_their_time_and_are_forgotten() -> None:
         assert await page_of(client) == page
 
 
+async def test_it_is_well_since_the_last_reason_ended() -> None:
+    instance = world.empty()
+    instance.groups = {"/v1/groups": {"groups": [], "next": None, "clusters": []}}
+    async with opened(instance) as client:
+        well = await page_of(client)
+        assert (well["state"], well["reasons"]) == ("ok", [])
+        instance.is_ready = False
+        down = await page_of(client)
+        instance.is_ready = True
+        again = await page_of(client)
+        assert again["since"] >= down["reasons"][0]["since"] > well["since"]
+        assert await page_of(client) == again
+
+
 async def test_causes_get_their_time_although_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(status, "_LOOK_S", 0.01)
     instance = world.empty()
