@@ -11,6 +11,7 @@ _RUNNER = 'headgate_replay_runner{cluster="c",instance="%s"}'
 _RUNNER_WROTE = 'headgate_replay_timestamp_seconds{cluster="c",instance="%s"}'
 _MIRROR_WROTE = 'headgate_mirror_timestamp_seconds{cluster="c",instance="%s"}'
 _LAG = 'headgate_mirror_lag_seconds{topic="t",partition="0",instance="%s"}'
+_LEFT = 'headgate_mirror_lag_records{topic="t",partition="0",instance="%s"}'
 _SKIPPED = 'headgate_mirror_topic_skipped{topic="t",reason="settings",instance="%s"}'
 _OLDEST = 'headgate_replay_oldest_seconds{cluster="c",instance="%s"}'
 _REMAINING = 'headgate_replay_remaining_offsets{cluster="c",instance="%s"}'
@@ -68,6 +69,12 @@ CASES = (
         "HeadgateMirrorBehind",
         {_LAG % "a": "180x60", _MIRROR_WROTE % "a": _CLOCK},
         {_LAG % "a": "70x60", _MIRROR_WROTE % "a": _CLOCK},
+    ),
+    # The age of the records that are left cannot be read: they are left for as long as it fires.
+    Case(
+        "HeadgateMirrorBehind",
+        {_LEFT % "a": "4333x60", _MIRROR_WROTE % "a": _CLOCK},
+        {_LEFT % "a": "4333x60", _LAG % "a": "_x4 2x60", _MIRROR_WROTE % "a": _CLOCK},
     ),
     Case(
         "HeadgateMirrorSkips",
