@@ -1,6 +1,7 @@
 """`headgate groups`, `pause`, `resume` and `log`: consumer groups and the installation log."""
 
 import argparse
+import sys
 from collections.abc import Iterator
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from headgate.commands.api_client import add_gateway, ask
 from headgate.commands.command_line import OK, USAGE, CommandError, add_command
 from headgate.commands.output import add_formats, is_table, show_facts, show_json, show_table
 from headgate.commands.terminal import Cell, Column, Ink
-from headgate.model.text import closest, one_line, path_segment
+from headgate.model.text import closest, counted, one_line, path_segment
 from headgate.top.readings import GROUP_COLUMNS, cluster_notes, group_cells
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ _PAUSE_HELP = f"""  headgate pause billing --reason deploy
   headgate resume billing --reason deploy
 
 {_CLIENT}
-The role is `operate`. Members need `headgate.consumer`. A group reads again once every reason is
+The role is `operate`. Members need `headgate.consumer` with a pause store; those that do not
+obey are reported on stderr. A group reads again once every reason is
 removed: resume with the same reason, topic and partition.
 
 `pause` asks the monitor whether the group exists, and refuses an unknown name. --force pauses a
@@ -158,18 +160,29 @@ def _partitions(page: dict[str, Any]) -> Iterator[list[str | Cell]]:
 def run_pause(args: argparse.Namespace) -> int:
     """Pause, print the reasons; return the exit code. Raises CommandError."""
     if not args.force:
-        _require_group(args)
+        for group in _known_group(args):
+            if deaf := group.get("deaf_members"):
+                sys.stderr.write(f"headgate: {_deaf(deaf, group['members'])}\n")
     return _change(args, "PUT")
 
 
-def _require_group(args: argparse.Namespace) -> None:
-    """Raise CommandError if the monitor answers that there is no such group.
+def _deaf(deaf: int, members: int) -> str:
+    return (
+        f"{deaf} of {counted(members, 'member')} will go on reading: they do not use Headgate's "
+        "consumer library with a pause store"
+    )
+
+
+def _known_group(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return the group on each cluster; raise CommandError if the monitor knows no such group.
 
     A pause must work without a monitor, and for callers that may not read groups.
     """
     path = f"/v1/groups/{path_segment(args.group)}"
-    if ask(args, "GET", path, also=_UNCHECKED).get("status") != HTTPStatus.NOT_FOUND:
-        return
+    group = ask(args, "GET", path, also=_UNCHECKED)
+    if group.get("status") != HTTPStatus.NOT_FOUND:
+        on: list[dict[str, Any]] = group.get("on", [])
+        return on
     page = ask(args, "GET", f"/v1/groups?limit={_PAGE}", also=_UNCHECKED)
     hint = closest(args.group, (group["group"] for group in page.get("groups", ())))
     raise CommandError(

@@ -71,6 +71,33 @@ def test_a_group_is_paused_and_resumed(
     assert "--topic" in said(capsys, "pause", *reason, "--partition", "3", code=2)
 
 
+def test_a_group_begins_with_its_diagnosis(
+    port: Management, capsys: pytest.CaptureFixture[str]
+) -> None:
+    diagnosis = {"sentence": "Partition 7 stands.", "causes": ["a", "b"], "next": ["c"]}
+    details = {"diagnosis": diagnosis, "partitions": [], "hints": ["d"], "pauses": []}
+    port.instance.groups = [group("billing", "STOP", paused=True, **details), group("old")]
+    assert said(capsys, "groups", "billing", "--table").splitlines()[:4] == [
+        "diagnosis  Partition 7 stands.", "cause  a", "cause  b", "next  c",
+    ]  # fmt: skip
+    assert "paused" in said(capsys, "groups", "--table").splitlines()[1]
+
+
+def test_a_pause_that_members_do_not_obey_is_reported(
+    port: Management, capsys: pytest.CaptureFixture[str]
+) -> None:
+    port.instance.groups = [group("billing", deaf_members=2), group("ours", deaf_members=0)]
+    for name, warning in (
+        ("billing", "headgate: 2 of 3 members will go on reading: "),
+        ("ours", ""),
+    ):
+        assert main(["pause", name, "--reason", "deploy"]) == 0
+        output = capsys.readouterr()
+        assert len(json.loads(output.out)["intents"]) == 1
+        assert output.err.startswith(warning)
+        assert bool(output.err) == bool(warning)
+
+
 def test_an_unknown_group_is_paused_only_by_force(
     port: Management, capsys: pytest.CaptureFixture[str]
 ) -> None:

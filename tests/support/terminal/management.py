@@ -36,6 +36,8 @@ class MonitoredInstance(FakeInstance):
             "groups": self.groups, "next": None, "regressions": [], "clusters": [],
             "cannot_be_seen": CANNOT_BE_SEEN,
         }  # fmt: skip
+        if name:
+            page = {"group": name, "on": [one for one in self.groups if one["group"] == name]}
         return self.failure or Monitored(200, "application/json", orjson.dumps(page))
 
 
