@@ -1,6 +1,7 @@
 """Client for asyncio."""
 
 import asyncio
+import ssl
 import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -18,6 +19,19 @@ from headgate_client.hooks import report_outcomes
 from headgate_client.outcomes import Outcome
 from headgate_client.settings import check_type, explain_arguments
 from headgate_client.wire import IDLE_S, ClientOptions, Url, Wire, all_ended
+
+# A pool of httpx looks at all of its connections for each request, so that many at once take more
+# processor time than all the rest of a request. Several small pools have no such cost.
+_REQUESTS_OF_A_POOL = 8
+_MOST_POOLS = 32
+
+
+class _Pool:
+    """A client of httpx with its connections, and the number of its requests under way."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self.http = http
+        self.requests = 0
 
 
 @name_habits(CLIENT_HABITS)
@@ -50,12 +64,11 @@ class AsyncClient:
             check_type(
                 "transport", transport, httpx.AsyncBaseTransport, "an httpx.AsyncBaseTransport"
             )
-        self._http = httpx.AsyncClient(
-            verify=self.wire.tls,
-            timeout=self.wire.timeout,
-            transport=transport,
-            limits=httpx.Limits(max_connections=None, keepalive_expiry=IDLE_S),
-        )
+        self._transport = transport
+        given = self.wire.tls  # one context for all pools: it reads the system's certificates
+        self._tls = given if isinstance(given, ssl.SSLContext) else httpx.create_ssl_context()
+        self._pools = [self._open()]
+        self._is_closed = False
 
     @explain_arguments("key=...")
     async def send(
@@ -128,17 +141,23 @@ class AsyncClient:
         request = self.wire.request(post, extra)
         if isinstance(request, Refused):
             return self.wire.refused(post, request, began_s)
+        pool = self._least_busy()
+        pool.requests += 1
         try:
-            response = await self._http.post(
+            response = await pool.http.post(
                 request.url, content=request.content, headers=request.headers
             )
             return self.wire.answer(post, request, response, began_s)
         except Exception as error:  # each says whether the request may have arrived
             return self.wire.failure(post, request, error, began_s)
+        finally:
+            pool.requests -= 1
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._http.aclose()
+        self._is_closed = True
+        for pool in self._pools:
+            await pool.http.aclose()
 
     async def __aenter__(self) -> "AsyncClient":
         return self
@@ -151,10 +170,26 @@ class AsyncClient:
     ) -> None:
         await self.close()
 
+    def _least_busy(self) -> "_Pool":
+        pool = min(self._pools, key=lambda each: each.requests)
+        if pool.requests >= _REQUESTS_OF_A_POOL and len(self._pools) < _MOST_POOLS:
+            pool = self._open()
+            self._pools.append(pool)
+        return pool
+
+    def _open(self) -> "_Pool":
+        http = httpx.AsyncClient(
+            verify=self._tls,
+            timeout=self.wire.timeout,
+            transport=self._transport,
+            limits=httpx.Limits(max_connections=None, keepalive_expiry=IDLE_S),
+        )
+        return _Pool(http)
+
     async def _deliver(
         self, delivery: Delivery, request_headers: Mapping[str, str] | None
     ) -> list[Outcome]:
-        if self._http.is_closed:
+        if self._is_closed:
             raise ClosedError("the client is closed")
         wait_s: float | None = 0.0 if delivery.parts else None
         while wait_s is not None:
