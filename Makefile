@@ -273,7 +273,7 @@ fuzz: $(if $(filter 0,$(SANITIZE)),setup,$(SANITIZED_BUILD)) ## search for what 
 	$(FUZZED) $(BIN)/python tests/unit/native/test_scanner.py $(FUZZ_ARGS)
 
 # A quarter of the time of tests/unit, and they change only with the rules and models that they search; make test has them.
-SEARCHES := --ignore-glob '*/test_model_*' --ignore-glob '*_simulation.py'
+SEARCHES := --ignore-glob '*/test_model_*' --ignore-glob '*_simulation.py' --ignore-glob '*_fuzz.py'
 check: machine $(DEV_STAMP) lint ## format, lint, types and unit tests without the longest searches: under 40 s
 	$(UNIT_PYTEST) -m "not full" $(SEARCHES) tests/unit $(ARGS)
 

@@ -22,8 +22,9 @@ from headgate.devstack.ports import LOOPBACK
 from headgate.http import listener as module
 from headgate.http.listener import Listener, server_context
 from support.identity.authority import Authority, Pair
+from support.scale import examples
 
-RENEWALS = 100
+RENEWALS = examples(160)  # 40 in make test
 LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
 _PATIENCE_S = 30.0
 
