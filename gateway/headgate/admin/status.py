@@ -141,15 +141,15 @@ OUR_FAULTS = frozenset(
     }
 )
 _ORDER = {name: number for number, name in enumerate(RULES)}
-_SUMS = (  # rules of one counter: its name, the position of the subject's label, the sentence
-    ("unknown", "headgate_unknown_outcome_total", 0, "Outcomes of {} events of {} are unknown."),
-    ("bypassed", "headgate_suppression_bypassed_total", 0,
+_SUMS = (  # rules of one counter, whose first label is the subject
+    ("unknown", "headgate_unknown_outcome_total", "Outcomes of {} events of {} are unknown."),
+    ("bypassed", "headgate_suppression_bypassed_total",
      "{} events were published without a lookup in Redis: {}."),
-    ("identity", "headgate_identity_bypassed_total", 0,
+    ("identity", "headgate_identity_bypassed_total",
      "{} requests or events were not checked for repetition: {}."),
-    ("coalescer", "headgate_coalescer_restarts_total", 0,
+    ("coalescer", "headgate_coalescer_restarts_total",
      "The coalescer of a partition was restarted {} times on {}."),
-    ("rebuilt", "headgate_producer_rebuilds_total", 0,
+    ("rebuilt", "headgate_producer_rebuilds_total",
      "The Kafka producer was replaced {} times on {}."),
 )  # fmt: skip
 
@@ -394,8 +394,8 @@ def _of_requests(facts: Facts) -> Iterator[Cause]:
 
 
 def _of_counters(facts: Facts) -> Iterator[Cause]:
-    for name, metric, position, text in _SUMS:
-        table = _increases(facts.recent, metric, (position,), RULES[name].span_s)
+    for name, metric, text in _SUMS:
+        table = _increases(facts.recent, metric, (0,), RULES[name].span_s)
         for (subject,), count in table.items():
             if round(count):
                 topical = RULES[name].more == _TOPICS
@@ -431,8 +431,8 @@ def _of_installation(facts: Facts, now_s: float) -> Iterator[Cause]:
         left_s = expiry - now_s
         for rule in ("certificate_soon", "certificate"):
             if left_s < RULES[rule].limit:
-                days = max(0.0, left_s / 86_400)
-                what = f"The certificate expires in {days:.1f} days." if days else "It has expired."
+                end = f"expires in {left_s / 86_400:.1f} days" if left_s > 0 else "has expired"
+                what = f"The certificate {end}."
                 yield Cause(rule, "certificate", what, _CHANGES, str(iso(expiry)))
                 break
 
