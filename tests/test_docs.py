@@ -643,6 +643,32 @@ def test_references_begin_with_a_module_or_name_that_exists() -> None:
     assert missing == []
 
 
+def comments(path: Path) -> Iterator[str]:
+    """The docstrings and comments of a file of code."""
+    if path.suffix in {".py", ".pyi"}:
+        yield from explanations(path)
+    elif path.suffix == ".lua":
+        yield from re.findall(r"--.*", path.read_text())
+    elif path.suffix in {".c", ".h"}:
+        yield from re.findall(r"/\*.*?\*/|//[^\n]*", path.read_text(), re.DOTALL)
+
+
+def test_files_that_comments_of_the_code_name_exist() -> None:
+    of_others = {"linux/prctl.h", "linux/filter.h", "asm-generic/socket.h", "rdkafka_msg.c"}
+    released = "suppression_before.lua"  # a script of an earlier version, with its paths
+    named = re.compile(r"(?<![\w/.*<>{}$-])((?:[\w.-]+/)*[a-z_]\w*\.(?:py|lua|c|h))(?![\w(])")
+    ends = {"/".join(path.parts[start:]) for path in tracked() for start in range(len(path.parts))}
+    missing = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in tracked()
+        if path.name != released
+        for text in comments(path)
+        for name in named.findall(text)
+        if name not in ends | of_others
+    ]
+    assert missing == []
+
+
 def test_nothing_names_a_machine_or_a_registry() -> None:
     folders = {str(path) for path in (ROOT, Path.home()) if len(path.parts) > 2}
     places = {*folders, *_index_hosts()}

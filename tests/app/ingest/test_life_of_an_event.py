@@ -55,7 +55,7 @@ class Seen:
     def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
         if event == "call" and frame.f_code.co_name not in POLLS and not is_ticking():
             path = Path(frame.f_code.co_filename)
-            if path.is_relative_to(PACKAGE) and not {"memory", "native"} & set(path.parts):
+            if path.is_relative_to(PACKAGE) and "native" not in path.parts:
                 self.files.append(path.relative_to(PACKAGE).as_posix())
 
     @property
