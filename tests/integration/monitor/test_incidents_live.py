@@ -40,7 +40,7 @@ async def watching(kafka: RunningBroker, redis: RunningRedis) -> AsyncIterator[M
     store = RedisPauses(redis.url)
     options = MonitorOptions(WatchOptions(), 0.3, None)
     clusters = {"main": ClusterOptions(kafka.bootstrap)}
-    monitor = Monitor(clusters, options, store.kept, lambda: time.time_ns() // 1_000_000)
+    monitor = Monitor(clusters, options, store.kept_of, lambda: time.time_ns() // 1_000_000)
     monitor.start()
     try:
         yield monitor
@@ -95,3 +95,6 @@ async def test_incident_c(kafka: RunningBroker, redis_server: RunningRedis, conf
             ours = await partitions(monitor, "incident-c")
             assert ours
             assert all(one["paused"] and not one["read_while_paused"] for one in ours)
+            rows = {row["group"]: row for row in monitor.groups()["groups"]}
+            assert (rows["incident-c"]["paused"], rows["incident-c"]["not_obeyed"]) == (True, None)
+            assert "not obeyed: 2 members do not" in rows["incident-c-plain"]["not_obeyed"]
