@@ -1,5 +1,6 @@
--- Which layouts of servers gateways told this server; headgate/suppression/rules.py says the
--- same in Python, and a property test holds the two together.
+-- The layouts (lists of servers) that gateways announced to this server. suppression/rules.py packs the
+-- messages of this script. A property test compares the script with
+-- tests/support/doubles/suppression_rules.py.
 -- KEYS[1]: what is remembered: R, born, and for each layout its 16 bytes and when it was told.
 -- ARGV[1]: R, the caller's layout, how long a layout counts as in use, how long it is remembered (ms).
 -- Returns: Redis' clock (ms), when another layout was last told, or this began (ms), and whether
@@ -7,7 +8,7 @@
 if redis.replicate_commands then redis.replicate_commands() end -- Redis 6: TIME before a write
 local sub, pack, unpack_bytes = string.sub, struct.pack, struct.unpack
 local R, own, alive, keep = unpack_bytes('>c16c16dd', ARGV[1])
-local MAX_LAYOUTS, RETAIN = 32, '2592000000' -- as in layout.py
+local MAX_LAYOUTS, RETAIN = 32, '2592000000' -- as in suppression_rules.py
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local held = redis.call('GET', KEYS[1])

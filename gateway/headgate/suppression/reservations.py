@@ -465,9 +465,8 @@ class Reservations:
     def acknowledged(self, batch: Sequence[Publish], base_offset: int, now_s: float) -> None:
         """Settle a lane's batch. An offset at or below the floor means a recreated topic.
 
-        The protocol says "an acknowledged offset <= the entry's o". With racing writers this is
-        true for every slower one. So the highest offset *at the reservation* decides, whose record
-        was in the log before this record.
+        The floor is the highest offset of the key at the reservation: its record was in the log
+        before this one. The entry's present offset may be of a racing writer that was faster.
 
         Args:
             batch: Events of the batch.

@@ -1,6 +1,7 @@
--- The suppression protocol; headgate/suppression/rules.py says the same in Python, and a
--- property test holds the two together. Written for speed: Redis runs nothing else meanwhile. The
--- work of a call is linear in its operations, and a key has at most MAX_TOKENS tokens.
+-- The rules of the suppression protocol. suppression/rules.py packs the messages of this script. A
+-- property test compares the script with tests/support/doubles/suppression_rules.py. Redis runs
+-- nothing else meanwhile, so the work of a call is linear in its operations, and a key has at most
+-- MAX_TOKENS tokens.
 -- KEYS: incarnations, marks, then entries.  ARGV[1]: header.  ARGV[2]: the size of each entry's operations
 -- (two bytes).  ARGV[3]: the operations, entry after entry.
 -- Returns: Redis' clock (ms), how many reservations were crowded, how many entries memory had no
@@ -19,7 +20,7 @@ local namespaces = (#header - first + 1) / 13
 local reply, verdicts, crowded = {now, 0, 0, ''}, {}, 0
 local is_full, forgotten = false, 0
 local NONE, CROWD = string.rep('\0', 16), string.rep('\255', 12)
-local MAX_TOKENS = 64 -- as in headgate/suppression/rules.py
+local MAX_TOKENS = 64 -- as in suppression_rules.py
 local FULL = MAX_TOKENS * 21
 local ENTRY = '>c16c16ddI4d'
 local NOW = pack('>d', now)

@@ -127,7 +127,7 @@ class Suppressor:
         random_bytes: Source of random bytes, such as `os.urandom`.
         meter: Counts the events that bypassed suppression.
         grow: Called with a topic that has more partitions than this process knew.
-        membership: Membership of this server if there are several (`sharded` uses `claims`).
+        membership: Membership of this server if there are several (`sharded`).
         name: Name in the log.
     """
 
