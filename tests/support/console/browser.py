@@ -29,9 +29,7 @@ EVERYTHING = {
     "type": "tag",
     "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
 }
-_PLACED = ["target-size", "scrollable-region-focusable"]
-PLACED = {"type": "rule", "values": _PLACED}
-COLOURED = {"type": "rule", "values": [*_PLACED, "color-contrast", "link-in-text-block"]}
+PLACED = {"type": "rule", "values": ["target-size", "scrollable-region-focusable"]}
 # The rows below are made like those above, and axe is what takes longest.
 _WITHIN = {"exclude": [["tbody tr:nth-child(n+21)"]]}
 _PLOTS_FIT = """[...document.querySelectorAll(".uplot")].every((one) =>

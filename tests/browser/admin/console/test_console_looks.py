@@ -10,7 +10,7 @@ from typing import Literal
 import pytest
 from playwright.async_api import Browser
 
-from support.console.browser import CHROMIUM, COLOURED, EVERYTHING, PLACED, page, served
+from support.console.browser import CHROMIUM, EVERYTHING, PLACED, page, served
 from support.console.states import SITUATIONS, routes
 
 pytestmark = [
@@ -26,7 +26,7 @@ ENDS = (SIZES[0], SIZES[-1])  # where there is less on a page
 # there where there is much.
 RULES = {
     False: {SIZES[-1][0]: EVERYTHING},
-    True: {SIZES[0][0]: PLACED, SIZES[1][0]: COLOURED, SIZES[-1][0]: EVERYTHING},
+    True: {SIZES[0][0]: PLACED, SIZES[1][0]: EVERYTHING, SIZES[-1][0]: EVERYTHING},
 }
 # The same pages, asked for otherwise.
 VARIANTS = ("/topics/{topic}?heat=bytes", "/replays/new?topic={topic}", "/producers/nobody",
