@@ -67,6 +67,11 @@ _REQUEST_LINE: Final = re.compile(rb"POST (/[A-Za-z0-9._~!$&'()*+,;=:@%/-]+) HTT
 # A token, and text of visible ASCII without spaces around it.
 _FIELD: Final = re.compile(rb"([A-Za-z0-9!#$%&'*+.^_`|~-]+): ?((?:[!-~](?:[ -~]*[!-~])?)?)")
 _FIELDS_MAX: Final = 64
+INTERNAL_ERROR: Final = Failure(Reason.INTERNAL, "an internal error")
+# `internal` says that nothing was written, which is not certain once events have started.
+MAYBE_WRITTEN: Final = Failure(
+    Reason.UNKNOWN, "an internal error; the events may be in the topic, or may still arrive"
+)
 _LENGTH: Final = b"content-length"
 _CONNECTION: Final = b"connection"
 _UNUSUAL: Final = frozenset(
@@ -452,7 +457,8 @@ class FastConnection:
             peer = self._peer
             self._respond(self._finish(ticket, None if peer is None else peer.address))
         except Exception:  # the outermost frame of this request
-            self._fail()
+            log.exception("request failed")
+            self._fail(MAYBE_WRITTEN)
         if self._buffer or self._is_paused:
             self._read()
 
@@ -525,8 +531,12 @@ class FastConnection:
             peer = self._peer = peer_at(self._transport)
         try:
             response = self._begin(head, body, peer, self._when_ended)
+        except Refused as refused:
+            self._fail(refused.failure)
+            return
         except Exception:  # the outermost frame of this request
-            self._fail()
+            log.exception("request failed")
+            self._fail(INTERNAL_ERROR)
             return
         if response is None:
             self.is_open = True
@@ -590,11 +600,10 @@ class FastConnection:
         transport.write(response)
         self._answered_s = self._loop.time()
 
-    def _fail(self) -> None:
-        """Respond with 500 and close the connection. Call it in an exception handler."""
-        log.exception("request failed")
+    def _fail(self, failure: Failure) -> None:
+        """Respond with a failure and close the connection."""
         request_id = self._server.request_ids()
-        reply = problem(Failure(Reason.INTERNAL, "an internal error"), request_id)
+        reply = problem(failure, request_id)
         if self._transport is not None:
             self._transport.write(closing(on_the_wire(reply, request_id)))
         self.close()

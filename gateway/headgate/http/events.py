@@ -4,7 +4,8 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -15,7 +16,14 @@ from headgate.formats.json_text import Weight, heaviest
 from headgate.http.answer import response_to
 from headgate.http.auth import ANONYMOUS, Authenticator, Identity, Peer, peer_of
 from headgate.http.body import Bodies, waits_for_leave
-from headgate.http.connection import MAX_BYTES, PlainHead, PlainPosts, on_the_wire
+from headgate.http.connection import (
+    INTERNAL_ERROR,
+    MAX_BYTES,
+    MAYBE_WRITTEN,
+    PlainHead,
+    PlainPosts,
+    on_the_wire,
+)
 from headgate.http.request_log import REPORTED, TRACE, RequestLog
 from headgate.idempotency.identity import EVENTS, RequestIdentity, marked
 from headgate.idempotency.rules import IDEMPOTENCY_KEY, KeyedRequest
@@ -45,7 +53,6 @@ PATH_SHOWN: Final = 1024  # characters of a path in a span
 _NOT_ALL_WELL: Final = 207
 _EXCEEDED: Final = TRAITS[Reason.QUOTA_EXCEEDED].status
 _REQUEST_ID_MAX: Final = 128
-_INTERNAL: Final = Failure(Reason.INTERNAL, "an internal error")
 _INTERNAL_STATUS: Final = 500
 
 Ended = Callable[[Ticket], None]
@@ -266,6 +273,22 @@ class FairQueue:
 # ---- POST /v1/topics/{topic}/events
 
 
+def _ignore(_ticket: Ticket) -> None:
+    """Take no notice of the end of a request that was answered before."""
+
+
+@contextmanager
+def maybe_written() -> Iterator[None]:
+    """Refuse a request as `unknown` after an error: its events may be on their way."""
+    try:
+        yield
+    except Refused:
+        raise
+    except Exception:
+        log.exception("request failed")
+        raise Refused(MAYBE_WRITTEN) from None
+
+
 class EventsFront:
     """Front that turns requests into tickets, and tickets into responses.
 
@@ -346,8 +369,9 @@ class EventsFront:
             )
         else:
             await self.run(ticket)
-            for index, document in ticket.weighing or ():
-                _put_weights(ticket, index, await self._weigher.weigh(document))
+            with maybe_written():
+                for index, document in ticket.weighing or ():
+                    _put_weights(ticket, index, await self._weigher.weigh(document))
             ticket.weighing = None
             reply = self.reply_to(ticket, self._loop.time() - call.arrived)
         if self._logs_every_request:
@@ -618,9 +642,7 @@ class EventsFront:
         elif IDEMPOTENCY_KEY in ticket.headers:
             self._claim(ticket, decode_as, endpoint)
         else:
-            self.pipeline.take(ticket, decode_as)
-            if not ticket.done:
-                self._deadlines.watch(ticket)
+            self._take(ticket, decode_as)
 
     async def run(
         self, ticket: Ticket, decode_as: Decode | None = None, endpoint: bytes = EVENTS
@@ -638,10 +660,26 @@ class EventsFront:
         """
         done: asyncio.Future[Ticket] = self._loop.create_future()
         ticket.waiter = partial(_settle, done)
-        self.pipeline.take(ticket, decode_as)
+        self._take(ticket, decode_as)
+        return done
+
+    def _take(self, ticket: Ticket, decode_as: Decode | None) -> None:
+        """Pass a request to the pipeline.
+
+        Raises:
+            Refused: An error, after which its events may be on their way.
+        """
+        try:
+            self.pipeline.take(ticket, decode_as)
+        except Exception:
+            if not ticket.publishes:
+                raise
+            log.exception("request failed")
+            if not ticket.done:
+                ticket.waiter = _ignore
+                raise Refused(MAYBE_WRITTEN) from None
         if not ticket.done:
             self._deadlines.watch(ticket)
-        return done
 
     def _start_late(self, ticket: Ticket, decode_as: Decode | None, endpoint: bytes) -> None:
         """Start a request that has waited for a later round."""
@@ -689,17 +727,18 @@ class EventsFront:
                 ticket.attempt = attempt
                 if attempt is not None and attempt.request is not None:
                     ticket.waiter = partial(self._when_reported, ended)
-                self.pipeline.take(ticket, decode_as)
-        except Exception:  # the outermost frame of this request
-            log.exception("request failed")
+                self._take(ticket, decode_as)
+        except Exception as error:  # the outermost frame of this request
+            if isinstance(error, Refused):
+                failure = error.failure
+            else:
+                log.exception("request failed")
+                failure = INTERNAL_ERROR
             failed = Ticket(
                 ticket.topic, ticket.producer, ticket.request_id, arrived, trace=ticket.trace
             )
-            failed.refuse_request(rejected(_INTERNAL))
+            failed.refuse_request(rejected(failure))
             ended(failed)
-            return
-        if not ticket.done:
-            self._deadlines.watch(ticket)
 
     def _when_reported(self, ended: Ended, ticket: Ticket) -> None:
         """Call back once the end is in Redis, so that a repeat gets the same response."""
@@ -710,9 +749,13 @@ class EventsFront:
 
     def reply_to(self, ticket: Ticket, seconds: float) -> Reply:
         """Return the response to a ticket that has ended; count and log the request."""
-        for index, document in ticket.weighing or ():
-            _put_weights(ticket, index, heaviest(document))
-        reply = self.with_headers(ticket, reply_of(ticket))
+        try:
+            for index, document in ticket.weighing or ():
+                _put_weights(ticket, index, heaviest(document))
+            reply = self.with_headers(ticket, reply_of(ticket))
+        except Exception:
+            log.exception("no response could be made")
+            reply = problem(MAYBE_WRITTEN, ticket.request_id)
         if reply.status >= _NOT_ALL_WELL:
             self.request_log.ended(ticket, reply.status)
         self.count(ROUTE, reply.status, seconds, ticket.request_id, ticket.trace)

@@ -444,6 +444,8 @@ class HttpConnection(web.RequestHandler):
             failure = unreadable(exc, self.max_field_size)
         elif isinstance(exc, _LEFT):
             failure = BROKEN
+        elif isinstance(exc, Refused):  # after an error that was logged
+            failure = exc.failure
         else:
             log.error("request failed", exc_info=exc, extra={"path": request.path[:SHOWN]})
             failure = Failure(Reason.INTERNAL, "an internal error")

@@ -28,7 +28,7 @@ from headgate.formats.json_stream import PIECE_BYTES, Documents
 from headgate.http.auth import CORS_HEADERS, peer_of
 from headgate.http.body import BROKEN, continue_body, is_coded
 from headgate.http.confluent.service import ProduceService, no_cluster
-from headgate.http.events import Call, EventsFront
+from headgate.http.events import Call, EventsFront, maybe_written
 from headgate.http.request_log import TRACE
 from headgate.model.outcome import Failure, Reason, Refused
 from headgate.model.publish import RawEvent, Ticket
@@ -364,11 +364,12 @@ class RecordStreams:
             return self.service.refused_as(call, Reason.MALFORMED, reply)
         group = Group(target, texts, body)
         await group.ended()
-        lines = group.lines()
-        if broken is not None and not group.is_broken:
-            lines.append(failure_report(broken))
-        status = group.status() if len(lines) == 1 else 200
-        return Reply(status, V3_TYPE, group.advice(), SEPARATOR.join(lines))
+        with maybe_written():
+            lines = group.lines()
+            if broken is not None and not group.is_broken:
+                lines.append(failure_report(broken))
+            status = group.status() if len(lines) == 1 else 200
+            return Reply(status, V3_TYPE, group.advice(), SEPARATOR.join(lines))
 
     async def _cut(self, body: bytes) -> tuple[list[bytes], Failure | None]:
         """Return the records of a body, and the failure after the last one, if any."""

@@ -29,7 +29,7 @@ from headgate.formats.decode import Decoded
 from headgate.http.answer import response
 from headgate.http.auth import Identity
 from headgate.http.body import BREAKS
-from headgate.http.events import Call, EventsFront
+from headgate.http.events import Call, EventsFront, maybe_written
 from headgate.http.request_log import REPORTED, TRACE
 from headgate.kafka.topics import KafkaTopics
 from headgate.model.outcome import SHOWN, Failure, Reason, Refused, brief
@@ -289,12 +289,13 @@ class ProduceService:
         del body  # the ticket drops it when it was decoded
         endpoint = f"v2/{'' if number is None else number}".encode()
         await events.run(ticket, partial(self._decode, form, number), endpoint)
-        outcomes = ticket.answered()
-        failure = outcomes[0].failure if outcomes else None
-        status = 200 if ticket.is_batch or failure is None else codes_of(failure)[0]
-        events.request_log.ended(ticket, status)
-        if ticket.is_batch and outcomes:
-            return events.with_headers(ticket, produced(outcomes))
+        with maybe_written():
+            outcomes = ticket.answered()
+            failure = outcomes[0].failure if outcomes else None
+            status = 200 if ticket.is_batch or failure is None else codes_of(failure)[0]
+            events.request_log.ended(ticket, status)
+            if ticket.is_batch and outcomes:
+                return events.with_headers(ticket, produced(outcomes))
         assert failure is not None, "a request has a record, or was refused"
         return failed(failure, V2_TYPE)
 
