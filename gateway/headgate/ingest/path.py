@@ -12,7 +12,8 @@ Rules:
    the later events of its key behind it (`turn.InOrder`).
 5. `Publish.stage` says where an event is; `model.publish.NEXT` has the allowed moves. Before
    `HANDED` an event is certainly not in Kafka.
-6. Stages know the next stage only, and no HTTP. `wiring.pipeline` connects them.
+6. A stage knows the stage after it; `deadlines.Expire` knows those in which events wait. No stage
+   writes a response: the fronts do. `wiring.pipeline` connects the stages.
 
     stage     question                                               file      only if
     gate      does the topic take events now, and by which rules?    gate

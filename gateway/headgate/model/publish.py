@@ -150,10 +150,10 @@ class Common:
 class Stage(IntEnum):
     """Stage of a publish. Order matters: events below HANDED are certainly not in Kafka."""
 
-    NEW = 0
+    NEW = 0  # its id is claimed or its content examined, or it waits for the end of the turn
     QUEUED = 1  # its reservation is not sent yet
     RESERVING = 2  # its reservation is on the way to Redis
-    LANE = 3  # in its lane, not handed to the producer
+    LANE = 3  # in the oversize stage or in its lane, not handed to the producer
     HANDED = 4  # with the producer: Kafka decides the outcome
     STORING = 5  # on the way to disk (`spool`), from where it may reach Kafka
     ENDED = 6  # published, spooled, refused, unknown for good, unchanged or dropped
