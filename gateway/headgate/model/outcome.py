@@ -200,7 +200,8 @@ TRAITS: Mapping[Reason, Traits] = {
         False,
         "INFO",
         "Not available through a compatible API",
-        "Post to /v1/topics/{topic}/events. This topic coalesces, so a response has no offset.",
+        "Post to /v1/topics/{topic}/events. A compatible API answers with an offset, and events of "
+        "this topic may have none yet.",
     ),
     Reason.NOT_COVERED: Traits(
         422,

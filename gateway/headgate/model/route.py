@@ -67,7 +67,7 @@ class Route:
         refuses: Whether to publish nothing without a reservation in Redis.
         held: The state of the held topic, if the topic coalesces.
         lane: The state of the topic that events are written to.
-        facts: See `Ticket`.
+        facts: Report the facts of one in this many events of the topic; 0 for none.
         scanner: The fast path for plain documents (`formats.decode`); None if there is none, or if
             documents must fit a schema.
         is_behind: Whether the spool has events of the topic. It takes single records only, so the

@@ -42,7 +42,7 @@ class SpoolService:
         clock_ms: Wall clock, in milliseconds since 1970.
         meter: Metrics of spooled events.
         reports: Receiver of results.
-        open_lanes: Returns the lanes for their listener.
+        open_lanes: Makes the lanes, which report to the listener that it gets.
         spans: Spans if requests are traced.
     """
 

@@ -176,7 +176,7 @@ class Spool:
         clock: Monotonic clock, in seconds, as for `Ticket.arrived`.
         wake: Called when there is work for the writer.
         state_of: Returns the last known state of a topic.
-        open_lanes: Returns the lanes behind this spool for their listener, this spool.
+        open_lanes: Makes the lanes behind this spool, which report to the listener that it gets.
 
     Attributes:
         lanes: The lanes behind this spool.

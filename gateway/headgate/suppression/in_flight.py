@@ -20,9 +20,9 @@ class Arrivals:
     earlier ones.
 
     Attributes:
-        latest: The newest event of each key in flight here, by entry. It is public for loops over
-            many events: `latest.setdefault` before `arrive`, and `latest.pop` with `left` for
-            `leave`.
+        latest: The newest event of each key in flight here, by entry. Loops over many events use it
+            directly: they call `arrive` only if `latest.setdefault` returns another event, and
+            call `latest.pop` and `left` instead of `leave`.
         earlier: The other events in flight.
         behind: An event, and the equal event right before it.
     """

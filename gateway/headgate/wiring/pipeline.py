@@ -42,8 +42,8 @@ class PipelineParts(NamedTuple):
         request_timeout_ms: Time until the deadline's response, in milliseconds.
         clock_ms: Milliseconds since 1970.
         clock: Watch on the timestamps that Kafka refuses.
-        lanes: Returns the lanes for their listener.
-        suppression: Returns the suppression for its listener.
+        lanes: Makes the lanes, which report to the listener that it gets.
+        suppression: Makes the suppression, which reports to the listener that it gets.
         identities: State of event ids; None without Redis.
         helper: Process that examines large events.
         tools: Tools for oversize events.

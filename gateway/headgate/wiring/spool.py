@@ -48,7 +48,7 @@ def spool_of(
         policies: Returns the active policies.
         backlogs: Backlogs of all lanes.
         reports: Receiver of results.
-        open_lanes: Returns the lanes for their listener.
+        open_lanes: Makes the lanes, which report to the listener that it gets.
     """
     spool = parts.settings.spool
 

@@ -133,7 +133,7 @@ class BrokerBuckets:
 # ---- units, options and results of a task: plain values for Spark
 
 
-# At most, of one transaction; of one batch in it: MAX_BATCH_BYTES of copying/batches.py.
+# Limits of one transaction. `MAX_BATCH_BYTES` of copying/batches.py limits each batch in it.
 CHUNK_RECORDS, CHUNK_BYTES, CHUNK_S = 5_000, 4_194_304, 0.2
 
 

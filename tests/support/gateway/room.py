@@ -110,12 +110,12 @@ class Room:
         self.pipeline, self.oversize = built.pipeline, built.oversize
 
     def open_lanes(self, deliveries: Deliveries) -> Lanes:
-        """Those of this room."""
+        """Make this room's lanes, as `PipelineParts.lanes`."""
         self.lanes = FakeLanes(deliveries)
         return self.lanes
 
     def open_suppression(self, verdicts: Verdicts) -> Suppression:
-        """That of this room."""
+        """Make this room's suppression, as `PipelineParts.suppression`."""
         self.suppression = FakeSuppression(verdicts)
         return self.suppression
 
