@@ -3,6 +3,7 @@
 `diagnose` is pure: it takes only the facts of the monitor.
 """
 
+import shlex
 from typing import NamedTuple
 
 from headgate.kafka.groups import GroupMember
@@ -56,6 +57,7 @@ class Facts(NamedTuple):
         is_joining: Whether a rebalance is in progress.
         lag_change: Change of the group's lag, and its time in milliseconds; None if unknown.
         fall: The newest regression of that partition.
+        unseen: The reason why the last poll failed; empty if it succeeded.
     """
 
     group: str
@@ -71,6 +73,7 @@ class Facts(NamedTuple):
     fall: Regression | None = None
     record: NextRecord | None = None
     pause: PauseState = NOT_PAUSED
+    unseen: str = ""
 
 
 class Diagnosis(NamedTuple):
@@ -106,9 +109,10 @@ def facts_of(
         return facts
     last = [seen.offset for seen in worst.commits[-2:]]
     since_ms, is_exact = track.window.still_since
+    newest = track.window.newest  # after it, the monitor does not know whether it moved
     return facts._replace(
         worst=worst,
-        still_ms=max(0, now_ms - since_ms),
+        still_ms=max(0, (now_ms if newest is None else newest.at_ms) - since_ms),
         is_exact=is_exact,
         owner=None if worst.owner is None else worst.owner.member,
         repeats=worst.state is LagState.STALL and len(last) == 2 and last[0] == last[1],
@@ -118,22 +122,30 @@ def facts_of(
 def diagnose(facts: Facts) -> Diagnosis:
     """Return the diagnosis of a group."""
     diagnosis = _state(facts)
+    is_only = facts.worst is None and not facts.pause.reasons
     for topic in facts.report.unread_topics:
         sentence = f"No member reads `{topic}`: delete its offsets."
-        is_only = facts.worst is None
         diagnosis = Diagnosis(
             sentence if is_only else f"{diagnosis.sentence} {sentence}",
             diagnosis.causes,
             (*(() if is_only else diagnosis.next), _delete_offsets(facts.group, topic)),
         )
+        is_only = False
+    if facts.unseen:
+        unseen = f"The cluster cannot be polled ({facts.unseen}), so this is the last known state."
+        diagnosis = diagnosis._replace(sentence=f"{unseen} {diagnosis.sentence}")
     return diagnosis
 
 
+def kafka_command(group: str, *options: str) -> str:
+    """Return Kafka's command for a group, quoted for a shell: clients choose the names."""
+    words = ("kafka-consumer-groups.sh", "--bootstrap-server", "BROKER", "--group", group, *options)
+    return shlex.join(words)
+
+
 def _delete_offsets(group: str, topic: str) -> str:
-    return (
-        "Delete the offsets that are left over: kafka-consumer-groups.sh --bootstrap-server BROKER "
-        f"--group {group} --topic {topic} --delete-offsets"
-    )
+    command = kafka_command(group, "--topic", topic, "--delete-offsets")
+    return f"Delete the offsets that are left over: {command}"
 
 
 def _state(facts: Facts) -> Diagnosis:
@@ -191,8 +203,7 @@ def _empty(facts: Facts, worst: PartitionReport) -> Diagnosis:
         ),
         (
             "Start a consumer, and look at the end of the log of the last one.",
-            "If the group is not used, delete it: kafka-consumer-groups.sh --bootstrap-server "
-            f"BROKER --group {facts.group} --delete",
+            f"If the group is not used, delete it: {kafka_command(facts.group, '--delete')}",
         ),
     )
 
@@ -242,10 +253,10 @@ def _causes_of_a_hang(facts: Facts, worst: PartitionReport) -> list[str]:
 def _skip(facts: Facts, worst: PartitionReport) -> str:
     topic, number = worst.partition
     offset = worst.committed if facts.record is None else facts.record.offset
+    options = ("--topic", f"{topic}:{number}", "--reset-offsets", "--to-offset")
+    command = kafka_command(facts.group, *options, str((offset or 0) + 1), "--execute")
     return (
-        "If this record can be skipped, stop the members and set the offset behind it: "
-        f"kafka-consumer-groups.sh --bootstrap-server BROKER --group {facts.group} --topic "
-        f"{topic}:{number} --reset-offsets --to-offset {(offset or 0) + 1} --execute"
+        f"If this record can be skipped, stop the members and set the offset behind it: {command}"
     )
 
 

@@ -15,6 +15,7 @@ from headgate.monitor.diagnosis import (
     PauseState,
     diagnose,
     facts_of,
+    kafka_command,
     worst_partition,
 )
 from headgate.monitor.group_watch import (
@@ -124,11 +125,12 @@ def group_page(
     here = [each for each in falls if worst and (each.topic, each.partition) == worst.partition]
     fall = next((each for each in reversed(here) if each.recovered_ms is None), None)
     pause = pause_state(watch, report, intents)
+    facts = facts_of(watch, report, now_ms, fall=fall, record=record, pause=pause)
+    status = cluster.status
+    unseen = "" if status.ok or status.polled_ms is None else status.detail
     return {
         **row,
-        "diagnosis": diagnose(
-            facts_of(watch, report, now_ms, fall=fall, record=record, pause=pause)
-        )._asdict(),
+        "diagnosis": diagnose(facts._replace(unseen=unseen))._asdict(),
         "lag_over_time": [
             {"at": shown_time(at_ms), "lag": lag} for at_ms, lag in watch.lags.points()
         ],
@@ -345,8 +347,8 @@ def hints(watch: GroupWatch, report: GroupReport) -> list[str]:
         )
     said += [
         f"no member reads topic {topic}: none subscribes to it any more, and its offsets are left "
-        "over. Subscribe a member, or delete them: kafka-consumer-groups.sh --bootstrap-server "
-        f"BROKER --group {name} --topic {topic} --delete-offsets"
+        "over. Subscribe a member, or delete them: "
+        + kafka_command(name, "--topic", topic, "--delete-offsets")
         for topic in report.unread_topics
     ]
     if any(each.committed is None for each in report.partitions):

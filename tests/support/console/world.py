@@ -199,7 +199,8 @@ def stuck() -> World:
 def monitored(count: int) -> dict[str, Any]:
     """What a monitor answers about so many groups, of which the first is stuck."""
     world = stuck()
-    cluster = cast(ClusterMonitor, SimpleNamespace(name="main", watch=world.watch))
+    status = SimpleNamespace(ok=True)
+    cluster = cast(ClusterMonitor, SimpleNamespace(name="main", watch=world.watch, status=status))
     watch = world.watch.groups[GROUP]
     row = views.group_row("main", watch, world.group, world.watch.options, ())
     page = views.group_page(cluster, watch, world.group, (), world.now_ms)

@@ -207,9 +207,29 @@ def test_a_rewound_group_that_then_hangs_has_both_facts() -> None:
     assert "by c1-app, and has not recovered. Partition 0 of orders has not moved from" in said
 
 
+def test_while_the_cluster_is_away_nothing_is_known_to_stand_still() -> None:
+    world = hung()
+    world.now_ms += 3_600_000
+    facts = facts_of(world.watch.groups[GROUP], world.group, world.now_ms)
+    said = diagnose(facts._replace(unseen="no connection")).sentence
+    assert said.startswith(
+        "The cluster cannot be polled (no connection), so this is the last known state. Partition "
+        "0 of orders has not moved from offset 4 for 10 minutes."
+    )
+
+
 def test_a_record_that_may_be_skipped_has_the_command_with_the_next_offset() -> None:
     (skip,) = [step for step in diagnosis_of(hung(), RECORD).next if "--reset-offsets" in step]
     assert "--topic orders:0 --reset-offsets --to-offset 5 --execute" in skip
+
+
+def test_a_name_cannot_act_in_the_shell_of_an_operator() -> None:
+    world = without_members()
+    facts = facts_of(world.watch.groups[GROUP], world.group, world.now_ms)
+    (command,) = [
+        step for step in diagnose(facts._replace(group="a; rm -r b")).next if "rm" in step
+    ]
+    assert command.endswith("--group 'a; rm -r b' --delete")
 
 
 def test_a_key_cannot_act_on_a_terminal_and_is_bounded() -> None:
