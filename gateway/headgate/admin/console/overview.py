@@ -165,8 +165,8 @@ def _worst_lag(groups: Json | Failure) -> dict[str, Any]:
     if isinstance(groups, Failure):
         return _tile(label, "unknown", "the monitor cannot be asked", metric, "/console/groups")
     worst = max(groups["groups"], key=itemgetter("lag"), default=None)
-    if worst is None:
-        return _tile(label, figures.number(None), "no consumer group", metric, "/console/groups")
+    if worst is None or not worst["lag"]:
+        return _tile(label, "0", "no consumer group has lag", metric, "/console/groups")
     href = f"/console/groups/{quote(worst['group'], safe='')}"
     return _tile(label, figures.count(worst["lag"]), f"records, {worst['group']}", metric, href)
 

@@ -196,7 +196,9 @@ async def test_the_overview_says_what_is_not_well() -> None:
     ):
         rows.clear()
     async with opened(instance) as client:
-        assert "All is well" in await text_of(client, "")
+        text = await text_of(client, "")
+        assert "All is well" in text
+        assert "no consumer group has lag" in text
         instance.is_ready = False
         text = await text_of(client, "")
         assert "Down" in text
@@ -206,6 +208,7 @@ async def test_the_overview_says_what_is_not_well() -> None:
         text = await text_of(client, "")
         assert "Degraded" in text
         assert f'<a href="/console/groups/{GROUP}">Group {GROUP} on main went back' in text
+        assert f'<a href="/console/groups/{GROUP}" title="headgate_group_lag">Worst lag</a>' in text
     async with opened(world.empty()) as client:
         text = await text_of(client, "")
         assert "Degraded" in text
