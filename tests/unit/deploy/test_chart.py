@@ -433,10 +433,10 @@ def test_the_operator_scrapes_every_program_under_the_names_that_alerts_look_for
         & {port["name"] for each in pod.spec["containers"] for port in each.get("ports", ())}
     }
     assert without == {"headgate-blobs-gc", "headgate-check"}  # they end
-    jobs = {
-        one["port"]: one["relabelings"][-1]["replacement"]
-        for one in monitor["spec"]["podMetricsEndpoints"]
-    }
+    installed = {"targetLabel": "installation", "replacement": "headgate"}
+    endpoints = monitor["spec"]["podMetricsEndpoints"]
+    assert all(one["relabelings"][0] == installed for one in endpoints)
+    jobs = {one["port"]: one["relabelings"][-1]["replacement"] for one in endpoints}
     alerts = (DEPLOY / "prometheus" / "alerts.yml").read_text()
     assert {jobs["management"], jobs["monitor"]} == set(re.findall(r'job="([^"]+)"', alerts))
 
@@ -451,7 +451,9 @@ def test_the_service_monitors_scrape_under_the_names_that_alerts_look_for() -> N
         selected = [each for each in services if labels <= each["metadata"]["labels"].items()]
         ports = [port["name"] for each in selected for port in each["spec"]["ports"]]
         assert ports.count(endpoint["port"]) == 1
-        jobs.add(endpoint["relabelings"][-1]["replacement"])
+        installed, job = endpoint["relabelings"]
+        assert installed == {"targetLabel": "installation", "replacement": "headgate"}
+        jobs.add(job["replacement"])
     alerts = (DEPLOY / "prometheus" / "alerts.yml").read_text()
     assert jobs == set(re.findall(r'job="([^"]+)"', alerts))
 
