@@ -305,6 +305,8 @@ def alert(rule: Json) -> str:
     """When an alert fires."""
     when = f"once this has held for {rule['for']}" if "for" in rule else "as soon as this holds"
     head = f"Severity `{rule['labels']['severity']}`. It fires {when}:"
+    if kept := rule.get("keep_firing_for"):
+        head = f"{head[:-1]}, and ends when this has not held for {kept}:"
     return f"{head}\n\n```promql\n{' '.join(rule['expr'].split())}\n```"
 
 

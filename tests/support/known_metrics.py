@@ -21,8 +21,9 @@ from support.promql import grouped_by, selectors
 from support.root import ROOT
 
 RECORDING = ROOT / "deploy" / "prometheus" / "recording.yml"
-# What Prometheus adds to each series that it scrapes.
-SCRAPED = {"instance", "job"}
+# Labels that Prometheus, its operator and the chart add to each series, and those that sums keep.
+KEPT = {"job", "namespace", "installation"}
+SCRAPED = {"instance", "pod", *KEPT}
 
 _AUDIT_BY = {"headgate_audit_max_over_mean", "headgate_audit_gini", "headgate_audit_top_key_share"}
 _AUDIT_LABELS = {
@@ -63,7 +64,7 @@ def _labels() -> dict[str, set[str]]:
             found[f"{name}_count"] = labels
         else:
             found[name] = labels
-    found |= {name: level(name) for name, _ in records()}
+    found |= {name: level(name) | KEPT for name, _ in records()}
     alert = {"alertname", "alertstate", "severity"}
     return {**found, "up": set(SCRAPED), "ALERTS": alert}
 
@@ -81,7 +82,12 @@ VALUES = {
     ("headgate_events_total", "reason"): {"", *Reason},
     ("headgate_events_total", "outcome"): set(OutcomeName),
     **{(name, "outcome"): set(OutcomeName) for name, _ in records() if "outcome" in level(name)},
-    ("headgate_dependency_up", "dependency"): {"kafka .*", "redis.*", "spool"},
+    ("headgate_dependency_up", "dependency"): {
+        "kafka .*",
+        "redis.*",
+        "redis identity.*",
+        "spool",
+    },
     ("headgate_suppression_state", "state"): set(STATES),
     ("headgate_replays", "state"): set(ReplayState),
     ("headgate_replay_copies", "state"): {*ReplayState, "paused"},

@@ -6,6 +6,7 @@ value 91 times. What counts is the minute `at`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -35,6 +36,21 @@ def over(name: str, bad: float, good: float) -> tuple[Series, Series]:
 def counts(name: str) -> tuple[Series, Series]:
     """It goes on counting, and it counted once, long ago."""
     return {name: "0+5x120"}, {name: "7x120"}
+
+
+def labelled(series: Series, **labels: str) -> Series:
+    """Return the series with more labels.
+
+    A label that a series has already keeps its value. A recorded sum gets no label of a process.
+    """
+    found = {}
+    for name, values in series.items():
+        own = set(re.findall(r"(\w+)=", name))
+        if ":" in name.partition("{")[0] and not name.startswith("instance:"):
+            own |= {"instance", "pod"}
+        more = "".join(f'{key}="{text}",' for key, text in labels.items() if key not in own)
+        found[name.replace("{", "{" + more, 1)] = values
+    return found
 
 
 def rule_tests(cases: Iterable[Case], rules: str, labels: str = "") -> dict[str, Any]:

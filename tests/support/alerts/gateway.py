@@ -24,6 +24,8 @@ _RELOADED = 'headgate_%s_last_reload_successful{instance="a"}'
 _REBUILT = 'headgate_producer_rebuilds_total{cluster="c",reason="fenced",instance="a"}'
 _COALESCED = 'headgate_coalescer_restarts_total{topic="t",reason="timeout",instance="a"}'
 _SHARD = 'headgate_dependency_up{instance="a",dependency="redis %s"}'
+_REDIS = 'headgate_dependency_up{instance="%s",dependency="%s"}'
+_TOP_KEY = 'headgate_top_key_share{producer="p",topic="t",instance="a"}'
 
 CASES = (
     Case("HeadgateUnknownOutcomes", *counts(_UNKNOWN)),
@@ -78,6 +80,23 @@ CASES = (
         "HeadgateRedisUnavailable",
         {_SHARD % "redis-1:6379/0": "1x60", _SHARD % "redis-2:6379/0": "0x60"},
         {_SHARD % "redis-1:6379/0": "1x60", _SHARD % "redis-2:6379/0": "1x60"},
+    ),
+    # One of two gateways; both.
+    Case(
+        "HeadgateRedisSplit",
+        {_REDIS % ("a", "redis"): "0x60", _REDIS % ("b", "redis"): "1x60"},
+        {_REDIS % ("a", "redis"): "0x60", _REDIS % ("b", "redis"): "0x60"},
+    ),
+    # One of two servers; the one for Idempotency-Keys, without which no `unchanged` is wrong.
+    Case(
+        "HeadgateRedisSplit",
+        {
+            _REDIS % ("a", "redis redis-1:6379/0"): "1x60",
+            _REDIS % ("b", "redis redis-1:6379/0"): "0x60",
+            _REDIS % ("a", "redis redis-2:6379/0"): "1x60",
+            _REDIS % ("b", "redis redis-2:6379/0"): "1x60",
+        },
+        {_REDIS % ("a", "redis identity"): "0x60", _REDIS % ("b", "redis identity"): "1x60"},
     ),
     Case(
         "HeadgateEventsRefused",
@@ -207,7 +226,17 @@ CASES = (
     Case("HeadgateCoalescerRestarts", {_COALESCED: "0+1x60"}, {_COALESCED: "0x19 1x40"}),
     Case("HeadgateCoalescerRestarts", {_COALESCED: "_x13 1+1x60"}, {_COALESCED: "_x19 1x40"}),
     Case(
-        "HeadgateHotKey", *over('headgate_top_key_share{producer="p",topic="t"}', 0.4, 0.1), at=60
+        "HeadgateHotKey",
+        {_TOP_KEY: "0.4x60", _EVENTS: "10x60"},
+        {_TOP_KEY: "0.1x60", _EVENTS: "10x60"},
+        at=60,
+    ),
+    # A single event, whose key stays in the figure.
+    Case(
+        "HeadgateHotKey",
+        {_TOP_KEY: "1x60", _EVENTS: "2x60"},
+        {_TOP_KEY: "1x60", _EVENTS: "0x10 0.003x5 0x45"},
+        at=60,
     ),
     Case(
         "HeadgateWorkersMissing",

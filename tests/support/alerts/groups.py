@@ -6,12 +6,26 @@ from support.alerts.case import Case, counts, over, state
 
 _REGRESSIONS = 'headgate_commit_regressions_total{cluster="c",group="g",topic="t"}'
 _PROBATION = 'headgate_group_probation{cluster="%s",group="g"}'
+_STATE = 'headgate_group_state{cluster="c",group="g",state="STOP",instance="%s"}'
 _LAG = 'headgate_group_lag{cluster="%s",group="g",topic="t"}'
 
 CASES = (
     Case("HeadgateStuckCommit", *over('headgate_group_stuck_commits{cluster="c",group="g"}', 1, 0)),
     Case("HeadgateGroupRewound", *state("REWIND")),
     Case("HeadgateGroupStopped", *state("STOP")),
+    # A restart of the monitor, as another pod, which has not judged yet; resolved 15 minutes ago.
+    Case(
+        "HeadgateGroupStopped",
+        {_STATE % "a": "1x20 _x40", _STATE % "b": "_x21 0x3 1x60"},
+        {_STATE % "a": "1x12 0x40"},
+        at=27,
+    ),
+    # Two monitors of one group: one alert.
+    Case(
+        "HeadgateGroupStopped",
+        {_STATE % "a": "1x60", _STATE % "b": "1x60"},
+        {_STATE % "a": "0x60", _STATE % "b": "0x60"},
+    ),
     Case("HeadgateGroupStalled", *state("STALL")),
     Case("HeadgateGroupFallsBehind", *state("WARN")),
     Case("HeadgateCommitsGoBack", *counts(_REGRESSIONS), at=90),

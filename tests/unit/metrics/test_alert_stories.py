@@ -153,4 +153,4 @@ def test_a_rule_that_waits_has_a_shorter_range(rule: dict[str, str]) -> None:
 
 def test_the_head_of_the_file_has_the_rule_of_ranges() -> None:
     head = ALERTS.read_text().partition("groups:\n")[0].replace("\n# ", " ")
-    assert "its range is shorter than `for`" in head
+    assert "a range that is shorter than `for`" in head

@@ -16,7 +16,7 @@ import yaml
 from generate import ALERTS, alerts
 from headgate.monitor.rules import LagState
 from support.alerts import gateway, groups, monitor, tiers
-from support.alerts.case import Case, rule_tests
+from support.alerts.case import Case, Series, labelled, rule_tests
 from support.known_metrics import LABELS, wrong
 from support.promql import selectors
 from support.root import ROOT
@@ -39,6 +39,7 @@ def test_an_alert_can_fire(rule: dict[str, Any]) -> None:
     named = selectors(rule["expr"])
     assert named
     assert wrong(rule["expr"]) == []
+    assert not re.search(r"\b(by|on) \(", rule["expr"])  # these drop the labels of the target
     added = re.findall(r'label_replace\(.*?, "(\w+)", "\$1"', rule["expr"])
     labels = set(added).union(*(LABELS[one.name] for one in named))
     shown = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
@@ -125,8 +126,8 @@ def test_the_example_for_alertmanager_names_alerts_and_their_labels() -> None:
             for rule in (by_name[name] for name in names):
                 labels = set().union(*(LABELS[one.name] for one in selectors(rule["expr"])))
                 assert {*matched, *inhibition["equal"]} <= labels, rule["alert"]
-                for kept in re.findall(r"\bsum by \(([^)]*)\) \(rate", rule["expr"]):
-                    assert {*inhibition["equal"]} <= {*kept.split(", ")}, rule["alert"]
+                for dropped in re.findall(r"\bwithout \(([^)]*)\)", rule["expr"]):
+                    assert not {*inhibition["equal"]} & {*dropped.split(", ")}, rule["alert"]
     for one in route["routes"]:
         assert set(re.findall(r'severity = "(\w+)"', one["matchers"][0])) < severities
 
@@ -166,17 +167,53 @@ def test_each_alert_fires_and_is_silent_when_it_should(tmp_path: Path, subject: 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool (Debian: prometheus)")
 def test_an_alert_about_a_group_has_the_owner(tmp_path: Path) -> None:
-    """Two monitors tell the same owner; another group has another."""
+    """Two monitors report one owner; the same group of another installation has another owner."""
+    owner = 'headgate_group_owner{cluster="c",group="g",owner="%s",instance="%s",installation="%s"}'
     owners = {
-        'headgate_group_owner{cluster="c",group="g",owner="team",instance="a"}': "1x120",
-        'headgate_group_owner{cluster="c",group="g",owner="team",instance="b"}': "1x120",
-        'headgate_group_owner{cluster="c",group="h",owner="others",instance="a"}': "1x120",
+        owner % ("team", "a", "prod"): "1x120",
+        owner % ("team", "b", "prod"): "1x120",
+        owner % ("others", "c", "staging"): "1x120",
     }
     rules = [rule for rule in of("groups") if "$labels.group" in rule["annotations"]["summary"]]
     assert len(rules) == len(of("groups")) - 1  # a rogue reader is in no group
     assert all("$labels.cluster" in rule["annotations"]["summary"] for rule in of("groups"))
+    monitors = [("a", "prod"), ("b", "prod"), ("c", "staging")]
+
+    def reported(series: Series) -> Series:
+        found = [
+            labelled(series, instance=instance, installation=installation)
+            for instance, installation in monitors
+        ]
+        return owners | found[0] | found[1] | found[2]
+
     cases = [
-        case._replace(fires=case.fires | owners, silent=case.silent | owners)
+        case._replace(fires=reported(case.fires), silent=reported(case.silent))
         for case in groups.CASES
+        if not any("instance=" in name for name in case.fires)
     ]
-    promtool_agrees(tmp_path, rules, cases, ',owner="team",cluster="c"')
+    assert {case.alert for case in cases} >= {rule["alert"] for rule in rules}
+    promtool_agrees(tmp_path, rules, cases, ',owner="team",installation="prod",cluster="c"')
+    promtool_agrees(tmp_path, rules, cases, ',owner="others",installation="staging",cluster="c"')
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool (Debian: prometheus)")
+@pytest.mark.parametrize("subject", CASES)
+def test_installations_of_one_prometheus_are_kept_apart(tmp_path: Path, subject: str) -> None:
+    """One has the fault, and alone alerts, with the labels of its target; the other is well."""
+    prod = {"installation": "prod", "namespace": "one", "pod": "p"}
+    staging = {"installation": "staging", "namespace": "two", "pod": "q"}
+    cases = [
+        case._replace(
+            fires=labelled(case.fires, **prod) | labelled(case.silent, **staging),
+            silent=labelled(case.silent, **prod) | labelled(case.silent, **staging),
+        )
+        for case in CASES[subject]
+        # `absent` fires if the job has no target in any installation
+        if not case.alert.endswith("Down") or "0x120" in case.fires.values()
+    ]
+    rules = of(subject)
+    promtool_agrees(tmp_path, rules, cases)
+    promtool_agrees(tmp_path, rules, cases, ',installation="prod",namespace="one"')
+    of_pods = [rule for rule in rules if "$labels.instance" in rule["annotations"]["summary"]]
+    if of_pods:
+        promtool_agrees(tmp_path, of_pods, cases, ',pod="p"')

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from support.alerts.case import labelled
 from support.known_metrics import RECORDING, level, records, wrong
 
 RULES = records()
@@ -109,6 +110,7 @@ EXPECTED = {
 def test_a_rule_names_what_there_is_and_says_what_it_makes(name: str, expr: str) -> None:
     assert wrong(expr) == []
     assert NAMED.fullmatch(name)
+    assert not re.search(r"\b(by|on) \(", expr)  # these drop the labels of the target
 
 
 def test_each_rule_has_a_figure() -> None:
@@ -120,16 +122,17 @@ def test_the_figures_are_right(tmp_path: Path) -> None:
     asked = [
         {
             # rounded: a rate of five minutes is a sum of floats
-            "expr": f"round({name}{{{labels}}}, 0.000001)",
+            "expr": f'round({name}{{{labels},installation="a"}}, 0.000001)',
             "eval_time": "10m",
-            "exp_samples": [{"labels": f"{{{labels}}}", "value": round(value, 6)}],
+            "exp_samples": [{"labels": f'{{{labels},installation="a"}}', "value": round(value, 6)}],
         }
         for name, some in EXPECTED.items()
         for labels, value in some.items()
     ]
     silent = "producer_topic_outcome:headgate_events:ratio_rate5m"  # no share of nothing
     asked += [{"expr": f'{silent}{{topic="quiet"}}', "eval_time": "10m", "exp_samples": []}]
-    series = [{"series": name, "values": values} for name, values in SERIES.items()]
+    both = labelled(SERIES, installation="a") | labelled(SERIES, installation="b")
+    series = [{"series": name, "values": values} for name, values in both.items()]
     test: dict[str, Any] = {"interval": "1m", "input_series": series, "promql_expr_test": asked}
     file = tmp_path / "recording_test.yml"
     rules = {"rule_files": [str(RECORDING)], "evaluation_interval": "1m", "tests": [test]}
