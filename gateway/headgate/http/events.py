@@ -273,10 +273,6 @@ class FairQueue:
 # ---- POST /v1/topics/{topic}/events
 
 
-def _ignore(_ticket: Ticket) -> None:
-    """Take no notice of the end of a request that was answered before."""
-
-
 @contextmanager
 def maybe_written() -> Iterator[None]:
     """Refuse a request as `unknown` after an error: its events may be on their way."""
@@ -676,7 +672,7 @@ class EventsFront:
                 raise
             log.exception("request failed")
             if not ticket.done:
-                ticket.waiter = _ignore
+                ticket.waiter = None  # the end comes after the answer
                 raise Refused(MAYBE_WRITTEN) from None
         if not ticket.done:
             self._deadlines.watch(ticket)
