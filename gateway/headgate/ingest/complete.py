@@ -78,7 +78,9 @@ class Complete:
         self._account(ticket, events)
         self._admission.give(ticket.producer, ticket.body_bytes, 0)
         self._remember(ticket)
-        _wake(ticket)
+        waiter, ticket.waiter = ticket.waiter, None  # its future's result is the ticket: a cycle
+        if waiter is not None:
+            waiter(ticket)
 
     def abandon(self, ticket: Ticket) -> None:
         """Return the budget of a request that an internal error ended."""
@@ -100,7 +102,9 @@ class Complete:
         self._account(ticket)
         if ticket.open_publishes == 0:
             self._release(ticket)
-        _wake(ticket)
+        waiter, ticket.waiter = ticket.waiter, None  # its future's result is the ticket: a cycle
+        if waiter is not None:
+            waiter(ticket)
 
     def answer(self, ticket: Ticket, index: int, outcome: Outcome) -> None:
         """Set the answer for an event that has not ended."""
@@ -263,16 +267,6 @@ class Complete:
         if attempt is not None and not attempt.is_told and self._identities is not None:
             attempt.is_told = True
             self._identities.ended(ticket)
-
-
-def _wake(ticket: Ticket) -> None:
-    """Call the ticket's waiter and forget it: it may hold a future whose result is the ticket.
-
-    The collector runs rarely, and such a cycle would keep the body of a refused request.
-    """
-    waiter, ticket.waiter = ticket.waiter, None
-    if waiter is not None:
-        waiter(ticket)
 
 
 def _answer_without_offset(ticket: Ticket) -> None:
