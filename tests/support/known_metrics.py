@@ -65,7 +65,7 @@ def _labels() -> dict[str, set[str]]:
         else:
             found[name] = labels
     found |= {name: level(name) | KEPT for name, _ in records()}
-    alert = {"alertname", "alertstate", "severity"}
+    alert = {"alertname", "alertstate", "severity", *KEPT}
     return {**found, "up": set(SCRAPED), "ALERTS": alert}
 
 

@@ -99,6 +99,38 @@ def test_what_a_panel_asks_for_exists(panel: Panel) -> None:
         assert set(re.findall(r"{{(\w+)}}", target.get("legendFormat", ""))) <= labels
 
 
+@each_panel
+def test_a_panel_shows_the_chosen_installation(panel: Panel) -> None:
+    for target in panel.shown["targets"]:
+        for one in selectors(target["expr"]):
+            assert one.matchers.get("installation") == "$installation", one.name
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool (Debian: prometheus)")
+def test_the_lag_of_an_owner_counts_each_group_once(tmp_path: Path) -> None:
+    """Two monitors watch one group; the same group of another installation has another owner."""
+    (expr,) = (expr for expr in EXPRS if "headgate_group_owner" in expr)
+    labels = 'cluster="c",group="g",instance="%s",installation="%s"'
+    monitors = {("a", "prod"): "x", ("b", "prod"): "x", ("c", "staging"): "y"}
+    series = {}
+    for monitor, owner in monitors.items():
+        for topic in "st":
+            name = f'headgate_group_lag{{{labels % monitor},topic="{topic}",partition="0"}}'
+            series[name] = "7x10"
+        series[f'headgate_group_owner{{{labels % monitor},owner="{owner}"}}'] = "1x10"
+    asked = {
+        "expr": re.sub(r"\$\w+", ".*", expr),
+        "eval_time": "5m",
+        "exp_samples": [{"labels": f'{{owner="{owner}"}}', "value": 14} for owner in "xy"],
+    }
+    inputs = [{"series": name, "values": values} for name, values in series.items()]
+    story = {"interval": "1m", "input_series": inputs, "promql_expr_test": [asked]}
+    file = tmp_path / "owners_test.yml"
+    file.write_text(yaml.safe_dump({"tests": [story]}))
+    ran = subprocess.run(["promtool", "test", "rules", str(file)], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
 @pytest.mark.parametrize(
     "panel", [one for one in PANELS if one.shown["type"] == "table"], ids=lambda one: one.board
 )
