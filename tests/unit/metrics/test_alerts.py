@@ -17,11 +17,12 @@ from generate import ALERTS, alerts
 from headgate.monitor.rules import LagState
 from support.alerts import gateway, groups, monitor, tiers
 from support.alerts.case import Case, Series, labelled, rule_tests
-from support.known_metrics import LABELS, wrong
+from support.known_metrics import LABELS, RECORDING, wrong
 from support.promql import selectors
 from support.root import ROOT
 
 DOCS = ROOT / "docs"
+MONITOR = DOCS / "operate" / "monitor.md"
 OPERATE = sorted((DOCS / "operate").rglob("*.md"))
 PAGES = list(alerts())
 RULES = [rule for _, rule in PAGES]
@@ -99,6 +100,18 @@ def test_the_command_that_makes_links_of_them() -> None:
     groups = yaml.safe_load(ran.stdout)["groups"]
     links = [rule["annotations"]["runbook_url"] for group in groups for rule in group["rules"]]
     assert links == [f"https://docs.example.com/{page}/" for page, _ in PAGES]
+
+
+def test_the_command_that_drops_another_label(tmp_path: Path) -> None:
+    """The one on the page about several installations."""
+    (command,) = re.findall(r"`(sed -i .*recording\.yml alerts\.yml)`", MONITOR.read_text())
+    for file in (ALERTS, RECORDING):
+        (tmp_path / file.name).write_text(file.read_text())
+    subprocess.run(command, shell=True, cwd=tmp_path, check=True)
+    for file in (ALERTS, RECORDING):
+        rules = [line for line in (tmp_path / file.name).read_text().splitlines() if "(" in line]
+        assert not any("(instance, pod" in line.replace("pod, node", "") for line in rules)
+        assert any("without (instance, pod, node" in line for line in rules)
 
 
 def test_every_bad_state_has_an_alert() -> None:
