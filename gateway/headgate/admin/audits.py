@@ -17,7 +17,7 @@ from headgate.audits.results import (
     summary_document,
     topic_change,
 )
-from headgate.http.pages import json_page
+from headgate.http.pages import json_page, refuse_unknown
 from headgate.model.outcome import SHOWN, Failure, Reason, Refused, brief, malformed
 
 RUN = "headgate-spark audit --config headgate.toml --from 2h"
@@ -94,6 +94,7 @@ class AuditPages:
 
     async def latest(self, request: web.Request) -> web.Response:
         """Respond with the newest skew audit of all topics, or of one."""
+        refuse_unknown(request, "topic")
         documents = await self.documents()
         wanted = request.query.get("topic")
         names = [topic for topic in sorted(documents) if wanted in (None, topic)]
@@ -104,11 +105,13 @@ class AuditPages:
 
     async def list(self, request: web.Request) -> web.Response:
         """Respond with a topic's audits, newest first, in the form for comparisons."""
+        refuse_unknown(request, "topic")
         every = await self.of_topic(_topic(request))
         return json_page(request, {"audits": [summary_document(audit) for audit in every]})
 
     async def comparison(self, request: web.Request) -> web.Response:
         """Respond with the differences between two audits of a topic."""
+        refuse_unknown(request, "topic", "before", "after")
         topic, query = _topic(request), request.query
         before, after = await self.pair(topic, query.get("before"), query.get("after"))
         return json_page(request, _compared(before, after))

@@ -55,13 +55,13 @@ class InstallationPages:
     async def entries(self, request: web.Request) -> web.Response:
         """Respond with entries of the log, newest first, by kinds and time."""
         kinds, since_ms = _kinds(request), _since_ms(request)
-        entries, wanted = self.sources.entries(), paging(request)
+        entries, wanted = self.sources.entries(), paging(request, "kind", "since")
         shown = await asyncio.to_thread(_entries, entries, wanted, kinds, since_ms)
         return json_page(request, shown)
 
     async def options(self, request: web.Request) -> web.Response:
         """Respond with the options, their values and the origins of the values."""
-        wanted, chosen = paging(request), _chosen(request)
+        wanted, chosen = paging(request, "section", "given"), _chosen(request)
         file, loaded, read_at = self.sources.configuration()
         shown = await asyncio.to_thread(_options, loaded, wanted, chosen)
         return json_page(request, {"file": file, "read_at": iso(read_at)} | shown)

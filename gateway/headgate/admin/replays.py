@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from headgate.admin.requests import Access, EventStreams
-from headgate.http.pages import Handler, json_page
+from headgate.http.pages import Handler, json_page, refuse_unknown
 from headgate.model.outcome import Failure, Reason, Refused, malformed
 from headgate.model.reply import json_text
 from headgate.model.request import read_options
@@ -70,6 +70,7 @@ class ReplayPages:
 
     async def list(self, request: web.Request) -> web.Response:
         """Respond with all replays, or those of a topic or in a state."""
+        refuse_unknown(request, "topic", "state")
         query = request.query
         rows, unavailable = await self._service.list(query.get("topic"), query.get("state"))
         return json_page(request, {"replays": rows, "unavailable": unavailable})

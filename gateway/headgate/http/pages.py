@@ -24,7 +24,7 @@ from headgate.metrics.exposition import (
 )
 from headgate.metrics.snapshot import Snapshot
 from headgate.model.outcome import SHOWN, Failure, Reason, Refused, malformed
-from headgate.model.request import of_management_port, of_one_port, read_flag
+from headgate.model.request import check_parameters, of_management_port, of_one_port, read_flag
 from headgate.model.text import escaped
 
 log = logging.getLogger("headgate.http")
@@ -75,12 +75,22 @@ class Paging(NamedTuple):
     after: str | None
 
 
-def paging(request: web.Request) -> Paging:
+def refuse_unknown(request: web.Request, *known: str) -> None:
+    """Raise Refused (malformed) if the query has a parameter other than these and `pretty`."""
+    check_parameters(request.query, (*known, "pretty"))
+
+
+def paging(request: web.Request, *others: str) -> Paging:
     """Return the page that a request asks for.
 
+    Args:
+        request: The request.
+        others: Parameters that its query may have beside those of every list.
+
     Raises:
-        Refused: The limit is not valid (malformed).
+        Refused: The limit is not valid, or a parameter is unknown (malformed).
     """
+    refuse_unknown(request, "limit", "after", *others)
     given = request.query.get("limit", str(LIMIT))
     is_number = given.isascii() and given.isdecimal() and len(given) <= len(str(MAX_LIMIT))
     if not is_number or not 1 <= int(given) <= MAX_LIMIT:

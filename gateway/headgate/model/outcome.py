@@ -93,7 +93,11 @@ TRAITS: Mapping[Reason, Traits] = {
         "origin.",
     ),
     Reason.NOT_FOUND: Traits(
-        404, False, "INFO", "No such page", "Check the path. /docs lists all paths."
+        404,
+        False,
+        "INFO",
+        "Not found",
+        "Check the path, and the name in it that `detail` shows. /docs lists all paths.",
     ),
     Reason.UNKNOWN_TOPIC: Traits(
         404,

@@ -115,7 +115,7 @@ class MonitorPages:
 
     async def _groups(self, request: web.Request) -> web.Response:
         self._require_view(request)
-        wanted = paging(request)
+        wanted = paging(request, "topic", "partition")
         await self._monitor.read_pauses()
         page = self._monitor.groups(*_wanted(request))
         rows, following = page_of(page["groups"], wanted, row_place, RowPlace.read, RowPlace.text)

@@ -46,6 +46,35 @@ async def test_every_row_comes_once(what: str, column: str) -> None:
             assert [name for rows in pages for name in rows] == NAMES
 
 
+@pytest.mark.parametrize(
+    ("path", "part"),
+    [
+        ("/v1/producers?lmit=3", 'no parameter "lmit". Did you mean "limit"?'),
+        ("/v1/topics?frobnicate=1", "It may have limit, after, pretty."),
+        ("/v1/log?kinds=started", 'Did you mean "kind"?'),
+        ("/v1/config?sektion=http", 'Did you mean "section"?'),
+        ("/v1/config/findings?aftr=1", 'Did you mean "after"?'),
+        ("/v1/audits?topik=a", 'Did you mean "topic"?'),
+        ("/v1/audits/latest?topik=a", 'Did you mean "topic"?'),
+        ("/v1/audits/comparison?topic=a&befor=1", 'Did you mean "before"?'),
+        ("/v1/replays?stat=running", 'Did you mean "state"?'),
+    ],
+)
+async def test_a_misspelled_parameter_is_malformed(path: str, part: str) -> None:
+    async with TestClient(TestServer(world())) as client:
+        answer = await client.get(path)
+        problem = await answer.json()
+        assert (answer.status, problem["reason"]) == (400, "malformed")
+        assert part in problem["detail"]
+
+
+async def test_an_unknown_producer_is_no_page_that_is_missing() -> None:
+    async with TestClient(TestServer(world())) as client:
+        problem = await (await client.get("/v1/producers/nobody")).json()
+        assert (problem["reason"], problem["title"]) == ("not_found", "Not found")
+        assert "no producer 'nobody' is configured" in problem["detail"]
+
+
 @pytest.mark.parametrize("limit", ["0", "1001", "-1", "x", "", "1.5", "²", "9" * 5000])
 def test_a_limit_that_is_none_is_malformed(limit: str) -> None:
     with pytest.raises(Refused, match="1 to 1000"):
