@@ -239,7 +239,9 @@ def _points(answer: Any, wanted: Query, grid: Grid) -> Points:
 
 # ---- the monitor
 
-_MONITOR_TIMEOUT = aiohttp.ClientTimeout(total=10)
+_SILENCE_S = 3.0  # longest wait for the monitor's first or next bytes
+# `headgate top` waits 10 s for the gateway
+_MONITOR_TIMEOUT = aiohttp.ClientTimeout(total=8, sock_connect=_SILENCE_S, sock_read=_SILENCE_S)
 _MAX_MONITOR_BYTES = 67_108_864  # a group of ten thousand partitions has some 20 MB
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
@@ -260,6 +262,11 @@ def _no_monitor(error: BaseException) -> str:
             f"the gateway cannot use the monitor's TLS: {cause(error)}. Start the gateway with "
             "SSL_CERT_FILE, the file of the authority that issued the certificate, or set "
             "monitor.url to a name in the certificate"
+        )
+    if isinstance(error, TimeoutError):
+        return (
+            "the monitor did not answer in time: see its log, restart it if it hangs, or correct "
+            "monitor.url"
         )
     why = cause(error)
     return (

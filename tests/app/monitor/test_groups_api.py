@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import logging
 import re
+import socket
 import ssl
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession
+from aiohttp import ClientSession, ClientTimeout
 from aiohttp.test_utils import TestClient, TestServer
 from markupsafe import escape
 
 from headgate.admin.app import management_app
 from headgate.admin.instance import Monitored
+from headgate.commands import top
 from headgate.config.settings import AuthSettings, HttpSettings, MonitorSettings, Settings
 from headgate.model.outcome import Failure, Reason
 from headgate.redis.pauses import ALL, Intent, Kept
+from headgate.supervisor import upstreams
 from headgate.supervisor.active_config import expires_at
 from headgate.supervisor.monitor_process import MonitorPages
 from headgate.supervisor.upstreams import MonitorClient, monitor_url
@@ -85,6 +88,20 @@ async def test_without_a_monitor_it_says_what_to_start() -> None:
     assert found.reason is Reason.MONITOR_UNAVAILABLE
     assert "headgate monitor" in found.detail
     assert "monitor.url" in found.detail
+
+
+async def test_a_monitor_that_hangs_is_named_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`headgate top` gives up after 10 s, and would blame the gateway."""
+    assert upstreams._MONITOR_TIMEOUT.sock_read == 3
+    assert (upstreams._MONITOR_TIMEOUT.total or 60) < top._ANSWER_S
+    short = ClientTimeout(sock_connect=5, sock_read=0.1)
+    monkeypatch.setattr(upstreams, "_MONITOR_TIMEOUT", short)
+    with socket.create_server(("127.0.0.1", 0)) as hung:  # the kernel accepts, no program answers
+        settings = Settings(monitor=MonitorSettings(port=hung.getsockname()[1]))
+        failure = await MonitorClient(lambda: settings).ask("/v1/groups", None)
+    assert isinstance(failure, Failure)
+    assert failure.reason is Reason.MONITOR_UNAVAILABLE
+    assert failure.detail.startswith("the monitor did not answer in time")
 
 
 async def test_a_monitor_whose_certificate_is_not_trusted(
