@@ -31,6 +31,7 @@ class Kind(StrEnum):
     CERTIFICATES_REFUSED = "certificates_refused"
     CHANGED = "changed"
     WORKER_DIED = "worker_died"
+    WORKER_STARTED = "worker_started"
     WORKER_SILENT = "worker_silent"
     OUTAGE_BEGAN = "outage_began"
     OUTAGE_ENDED = "outage_ended"
@@ -82,6 +83,9 @@ MEANINGS: Mapping[Kind, Meaning] = {
         Level.INFO, "A person or a program changed something through the control plane; see `who`."
     ),
     Kind.WORKER_DIED: Meaning(Level.ERROR, "A worker exited unexpectedly and is restarted."),
+    Kind.WORKER_STARTED: Meaning(
+        Level.INFO, "The successor of a worker that exited is up, after `seconds`."
+    ),
     Kind.WORKER_SILENT: Meaning(Level.ERROR, "A worker did not answer for a minute and is killed."),
     Kind.OUTAGE_BEGAN: Meaning(
         Level.WARNING, "Kafka, Redis, the blob store or the clock failed; see `subject`."

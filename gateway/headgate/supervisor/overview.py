@@ -33,7 +33,7 @@ from headgate.supervisor.control import (
     WorkerUnreachableError,
     worker_socket,
 )
-from headgate.supervisor.installation_log import InstallationLog, Observer, poll_of
+from headgate.supervisor.installation_log import InstallationLog, Observer, poll_of, span
 from headgate.supervisor.upstreams import MonitorClient
 
 log = logging.getLogger("headgate.supervisor")
@@ -211,6 +211,7 @@ class Overview:
         self.is_draining = False
         self.reloaded = 0.0  # monotonic seconds of the last reload
         self._states: dict[int, WorkerState] = {}
+        self._lost: dict[int, float] = {}  # monotonic seconds of an exit, by the worker's index
         self._reading = asyncio.Lock()
         self._details_read = 0.0
         for name, rows in BUILD_GAUGES.items():
@@ -253,10 +254,21 @@ class Overview:
 
     def worker_lost(self, index: int, how: str, code: int) -> None:
         """Log the end of a worker that ended by itself."""
+        self._lost[index] = time.monotonic()
         details = {"worker": index, "exit_code": code}
         self.log.note(
             NewEntry(Kind.WORKER_DIED, f"worker {index}", f"worker {index} {how}", details)
         )
+
+    def _worker_up(self, worker: WorkerProcess, pid: int) -> None:
+        """Log a worker's first answer; the installation log gets only successors."""
+        log.info("worker %d is up", worker.index, extra={"worker": worker.index, "pid": pid})
+        lost = self._lost.pop(worker.index, None)
+        if lost is not None:
+            seconds = round(time.monotonic() - lost, 3)
+            details = {"worker": worker.index, "pid": pid, "seconds": seconds}
+            text = f"worker {worker.index} is up again after {span(int(seconds * 1000))}"
+            self.log.note(NewEntry(Kind.WORKER_STARTED, f"worker {worker.index}", text, details))
 
     def topics(self) -> dict[str, TopicState]:
         """Return the topics that the workers see, by name."""
@@ -370,7 +382,7 @@ class Overview:
             log.info("worker %d answers again", worker.index, extra=fields)
         if not worker.answered:
             worker.answered = True
-            log.info("worker %d is up", worker.index, extra={"worker": worker.index, "pid": pid})
+            self._worker_up(worker, pid)
             if worker.started < self.reloaded:  # it may have read the previous file
                 worker.signal(signal.SIGHUP)
 

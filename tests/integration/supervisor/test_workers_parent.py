@@ -152,7 +152,7 @@ def test_what_happened_is_kept_over_a_restart(
     running.until(running.ready)
     (victim,) = running.workers().values()
     victim.kill()
-    running.until(lambda: kinds(running)[:1] == ["worker_died"])
+    running.until(lambda: kinds(running)[:2] == ["worker_started", "worker_died"])
     running.until(running.ready)
     running.config.write_text(running.text + "[producers.till]\n")
     running.process.send_signal(signal.SIGHUP)
@@ -169,7 +169,8 @@ def test_what_happened_is_kept_over_a_restart(
     assert refused["details"]["options"] == ["topics.orders.nothing"]
     running.process.terminate()
     assert running.process.wait(30) == 0
-    first = ["started", "worker_died", "reloaded", "reload_refused", "draining", "ended"]
+    first = ["started", "worker_died", "worker_started"]
+    first += ["reloaded", "reload_refused", "draining", "ended"]
     assert [json.loads(line)["kind"] for line in file.read_text().splitlines()] == first
     again = start(workers=1, environ=environ)
     again.until(again.ready)

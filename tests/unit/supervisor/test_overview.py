@@ -187,6 +187,26 @@ async def test_a_worker_that_is_silent_for_too_long_is_killed_and_told_of() -> N
     assert (worker.signals, kinds(seen)) == ([signal.SIGKILL], [("worker_silent", "worker 0")])
 
 
+async def test_the_successor_of_a_lost_worker_is_logged_once() -> None:
+    worker = StandIn(0)
+    seen = overview(worker)
+    await seen.refresh(at_once=True)
+    assert kinds(seen) == []  # the entry of the gateway's start says it
+    for _ in range(2):  # the first successor does not get as far as an answer
+        seen.worker_lost(0, "was killed by SIGKILL", -9)
+    worker.answered = False
+    for _ in range(2):
+        await seen.refresh(at_once=True)
+    assert kinds(seen) == [
+        ("worker_died", "worker 0"), ("worker_died", "worker 0"), ("worker_started", "worker 0")
+    ]  # fmt: skip
+    (entry,) = seen.log.recent(1)
+    assert entry.level == "info"
+    assert entry.details["worker"] == 0
+    assert isinstance(entry.details["seconds"], float)
+    assert entry.text.startswith("worker 0 is up again after ")
+
+
 async def test_of_each_topic_the_worst_that_any_worker_sees_is_shown() -> None:
     first, second = StandIn(0), StandIn(1)
     first.suppression = {

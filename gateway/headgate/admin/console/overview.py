@@ -34,6 +34,12 @@ from headgate.model.suppression_states import OFF, ON
 _HOUR_S = 3600.0
 _SAVERS = 5
 _INCIDENTS = 20
+_ENDS = {  # kinds of the log that end an incident, and the kinds that begin it
+    Kind.OUTAGE_ENDED: Kind.OUTAGE_BEGAN,
+    Kind.SPOOL_ENDED: Kind.SPOOL_BEGAN,
+    Kind.SPOOL_RESUMED: Kind.SPOOL_STOPPED,
+    Kind.WORKER_STARTED: Kind.WORKER_DIED,
+}
 
 
 class Reading(NamedTuple):
@@ -90,11 +96,17 @@ class OverviewPage:
         }
         return Page("overview.html", "Overview", values, is_live=True)
 
-    def _recent_incidents(self) -> list[LogEntry]:
-        incidents = (
-            entry for entry in self._installation.entries() if entry.level is not Level.INFO
-        )
-        return list(islice(incidents, _INCIDENTS))
+    def _recent_incidents(self) -> list[tuple[LogEntry, float | None]]:
+        """Return the newest incidents, each with its duration in seconds if it is over."""
+        incidents: list[tuple[LogEntry, float | None]] = []
+        ended: dict[tuple[Kind, str], float] = {}
+        for entry in self._installation.entries():  # newest first: an end before its begin
+            key, lasted = (entry.kind, entry.subject), entry.details.get("seconds")
+            if entry.kind in _ENDS and isinstance(lasted, int | float):
+                ended[_ENDS[entry.kind], entry.subject] = lasted
+            if entry.level is not Level.INFO and len(incidents) < _INCIDENTS:
+                incidents.append((entry, ended.pop(key, None)))
+        return incidents
 
     def _quarantines(self) -> list[dict[str, Any]]:
         return [

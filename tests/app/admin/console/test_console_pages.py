@@ -242,6 +242,20 @@ async def test_recent_incidents_are_what_the_log_says() -> None:
         text = await text_of(client, "")
     assert "<b>worker 0</b> it died &lt;script&gt;" in text
     assert "all is well" not in text
+    assert "over after" not in text
+
+
+async def test_an_incident_that_is_over_has_its_duration() -> None:
+    log = InstallationLog(None)
+    log.note(NewEntry(Kind.OUTAGE_BEGAN, "redis", "an earlier one"))  # its end was not seen
+    log.note(NewEntry(Kind.OUTAGE_BEGAN, "redis", "it is away"))
+    log.note(NewEntry(Kind.WORKER_DIED, "worker 0", "it died"))
+    log.note(NewEntry(Kind.OUTAGE_ENDED, "redis", "it is back", {"seconds": 12.0}))
+    app = management_app(admin_of(world.empty(), log=log))
+    async with TestClient(TestServer(app)) as client:
+        text = await text_of(client, "")
+    assert "it is away (over after 12 s)</li>" in text
+    assert text.count("over after") == 1
 
 
 async def test_a_producers_page_says_what_to_tell_its_owner() -> None:
