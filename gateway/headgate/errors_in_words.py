@@ -292,6 +292,8 @@ def _plain(error: BaseException) -> str:
     if not text.strip():
         text = getattr(error, "message", "")  # Kafka's name of a broker's error
     text = text.strip().split("\n")[0] if isinstance(text, str) else ""
+    if type(error).__name__ == "InvalidResponse":  # of redis, whose import takes time
+        return "it does not speak the protocol of Redis; correct the port"
     return _KAFKA_NAMES.get(text, text) or _named(error)
 
 

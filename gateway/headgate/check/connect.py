@@ -17,7 +17,14 @@ from aiokafka.errors import (
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    InvalidResponse,
+    NoPermissionError,
+    RedisError,
+    ResponseError,
+)
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from headgate.audits.facts import FACTS_TOPIC, facts_cluster
 from headgate.check.rules import (
@@ -231,10 +238,13 @@ async def _check_server(name: str, url: str, timeout_s: float, ca_file: str | No
         findings = list(judge_redis(info, await _redis_config(client), name))
     except (RedisError, OSError, TimeoutError) as failure:
         fix = (
-            f"{_redis_fix(failure, ca_file)}; until it answers nothing is suppressed, and "
+            f"{_redis_fix(failure, ca_file, address)}; until it answers nothing is suppressed, and "
             'topics with redis_loss = "refuse" refuse their events.'
         )
-        text = f"no answer from {_hosts(address)}: {connection_error(failure)}"
+        why = connection_error(failure)
+        if _may_lack_tls(failure, address):
+            why = f"{why.partition(';')[0]}; it may not speak TLS"
+        text = f"no answer from {_hosts(address)}: {why}"
         return _Server(None, [error(name, text, fix)])
     finally:
         await client.aclose()
@@ -242,8 +252,12 @@ async def _check_server(name: str, url: str, timeout_s: float, ca_file: str | No
     return _Server(info.get("run_id"), [answers, *findings])
 
 
-def _redis_fix(failure: BaseException, ca_file: str | None) -> str:
+def _redis_fix(failure: BaseException, ca_file: str | None, url: str = "redis://") -> str:
     """Return the fix for a Redis that does not answer; `ca_file` is redis.ssl_cafile."""
+    if _may_lack_tls(failure, url):
+        return "Use redis:// if Redis has no TLS. Else correct the address, or check firewalls"
+    if isinstance(failure, InvalidResponse):
+        return "Correct the port in its URL: another program listens there, such as an HTTP server"
     if _is_refused_login(failure):
         return "Correct the user and the password in its URL"
     if is_untrusted(failure):
@@ -255,6 +269,11 @@ def _redis_fix(failure: BaseException, ca_file: str | None) -> str:
             "rediss:// if Redis expects TLS"
         )
     return "Check its URL"
+
+
+def _may_lack_tls(failure: BaseException, url: str) -> bool:
+    """Return whether Redis may wait for a command, while the client waits for a handshake."""
+    return url.startswith("rediss:") and isinstance(failure, RedisTimeoutError | TimeoutError)
 
 
 def _hosts(url: str) -> str:

@@ -131,6 +131,13 @@ def _ports(settings: Settings) -> Iterator[Finding]:
         if other != option and option != "http.management_port":  # this one may equal http.port
             text = f"{port} is also {other}: on one machine the second program cannot listen there"
             yield warn(option, text, f"Set {option} to another port.")
+    if http.port == http.management_port and not is_loopback(http.host):
+        text = (
+            f"{http.port} is also http.port: on {http.host}, every client that can post events "
+            "can also reach the metrics, the console and the control plane"
+        )
+        fix = "Set it to a port that only operators can connect to."
+        yield warn("http.management_port", text, fix)
 
 
 def _budget(settings: Settings) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 
@@ -14,8 +15,9 @@ from aiokafka.errors import (
     UnsupportedSaslMechanismError,
 )
 
+from headgate.check import connect
 from headgate.check.connect import _redis_fix, connection_fix
-from headgate.config.backend_settings import ClusterSettings
+from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.errors_in_words import connection_error
 from headgate.kafka.access import NoTokenError
 
@@ -80,10 +82,47 @@ def test_servers_that_fail_in_two_ways_have_two_fixes() -> None:
         (ConnectionResetError(), None, "such as Kafka"),
         (redis.exceptions.AuthenticationError("WRONGPASS"), None, "the user and the password"),
         (TimeoutError(), None, "Check its URL"),
+        (redis.exceptions.InvalidResponse('got "H"'), None, "such as an HTTP server"),
     ],
 )
 def test_the_fix_for_redis_fits_the_cause(error: Exception, ca_file: str | None, part: str) -> None:
     assert part in _redis_fix(error, ca_file)
+
+
+async def test_a_redis_that_waits_while_the_client_waits_for_tls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connect, "_MIN_REDIS_S", 0.2)
+    words = await said_of("rediss", b"")
+    assert "it may not speak TLS" in words
+    assert "Use redis:// if Redis has no TLS" in words
+
+
+async def test_an_http_server_at_the_address_of_redis() -> None:
+    words = await said_of("redis", b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    assert "it does not speak the protocol of Redis; correct the port" in words
+    assert "type byte" not in words
+
+
+async def said_of(scheme: str, answer: bytes) -> str:
+    """Return the finding of the check about a server that sends these bytes, or is silent."""
+    over = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        if answer:
+            writer.write(answer)
+            await writer.drain()
+        else:
+            await over.wait()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        settings = RedisSettings(url=f"{scheme}://127.0.0.1:{port}", timeout_ms=10)
+        (finding,) = await connect._check_redis(settings)
+        over.set()
+    return f"{finding.text} {finding.fix}"
 
 
 def test_a_login_at_a_listener_without_sasl_is_in_words() -> None:

@@ -386,6 +386,14 @@ def test_one_port_for_data_and_management_is_no_finding(tmp_path: Path) -> None:
     assert judged(tmp_path, text) == []
 
 
+def test_one_port_that_every_machine_can_reach_is_a_finding(tmp_path: Path) -> None:
+    text = CLUSTER + REDIS + '[topics.a]\n[http]\nport = 9090\nhost = "0.0.0.0"\n'
+    (finding,) = [each for each in judged(tmp_path, text) if each.subject.startswith("http.m")]
+    assert (finding.level, finding.subject) == (Level.WARN, "http.management_port")
+    assert "9090 is also http.port" in finding.text
+    assert "the console and the control plane" in finding.text
+
+
 def test_a_redis_url_with_the_port_of_kafka(tmp_path: Path) -> None:
     text = CLUSTER + '[redis]\nurl = "redis://me:secret@a:1/0"\n[topics.a]\n'
     (finding, *_) = judged(tmp_path, text, {})
