@@ -177,7 +177,9 @@ def _finding(problem: Problem) -> "Finding":
     from headgate.check.rules import error
 
     where = f" ({problem.origin})" if problem.origin else ""
-    text = f"{problem.given}{where}; expected {problem.expected}"
+    text = f"{problem.given}{where}"
+    if problem.expected:
+        text += f"; expected {problem.expected}"
     return error(problem.option, text, problem.fix)
 
 

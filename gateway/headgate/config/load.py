@@ -276,11 +276,12 @@ def _is_secret_file(name: str, options: Mapping[str, Option]) -> bool:
 def _unknown_option(path: Paths, name: str, given: Given, options: Mapping[str, Option]) -> Problem:
     allowed = list(options)
     allowed += [each + _FILE_SUFFIX for each in options if options[each].about.secret]
+    near = closest(name, allowed)
     return Problem(
         dotted((*path, name)),
         "unknown option",
-        f"one of {', '.join(allowed)}",
-        closest(name, allowed),
+        "" if near else f"one of {', '.join(allowed)}",
+        near,
         given.origin,
     )
 

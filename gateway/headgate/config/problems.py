@@ -29,7 +29,7 @@ class Problem(NamedTuple):
     Attributes:
         option: The dotted name.
         given: The value as written.
-        expected: The allowed values.
+        expected: The allowed values; empty if `fix` names the one that is meant.
         fix: What the operator can do.
         origin: Where the value comes from, such as `headgate.toml:12`.
     """
@@ -42,8 +42,9 @@ class Problem(NamedTuple):
 
     def __str__(self) -> str:
         origin = f" ({self.origin})" if self.origin else ""
+        expected = f"; expected {self.expected}" if self.expected else ""
         fix = f" {self.fix}" if self.fix else ""
-        return f"{self.option}{origin}: {self.given}; expected {self.expected}.{fix}"
+        return f"{self.option}{origin}: {self.given}{expected}.{fix}"
 
 
 class ConfigError(Exception):

@@ -72,10 +72,10 @@ def _toml_problem(file: Path, text: str, why: str) -> Problem:
     number, lines = int(twice[1]), text.split("\n")
     line = lines[number - 1].strip()
     first = [at for at, each in enumerate(lines[: number - 1], 1) if each.strip() == line]
-    before = f" in line {first[0]}" if first else " before"
+    before = f", first in line {first[0]}" if first else ""
     name = line if line.startswith("[") else line.partition("=")[0].strip()  # without a secret
-    expected, fix = "each section and option once", "Merge the two."
-    return Problem(name, f"it is already{before}", expected, fix, f"{file.name}:{number}")
+    given = f"it is given twice{before}"
+    return Problem(name, given, "one occurrence", "Merge the two.", f"{file.name}:{number}")
 
 
 def from_environment(
@@ -149,7 +149,7 @@ def _walk(tree: Mapping[str, Any], problems: list[Problem]) -> Iterator[tuple[Pa
     for section, table in tree.items():
         if section not in sections:
             fix = closest(section, sections)
-            names = f"one of {', '.join(sections)}"
+            names = "" if fix else f"one of {', '.join(sections)}"
             problems.append(Problem(section, "unknown section", names, fix))
         elif not isinstance(table, dict):
             problems.append(Problem(section, shown(table), f"a table: [{section}]"))
