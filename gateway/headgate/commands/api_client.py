@@ -78,9 +78,9 @@ def ask(
     except urllib.error.HTTPError as error:
         raise CommandError(_error_text(error, args.url, options or {}), FAILED) from error
     except (OSError, ValueError, RecursionError, HTTPException) as error:
-        raise CommandError(
-            f"--url {args.url} does not answer: {_cause_and_fix(error, args)}", FAILED
-        ) from error
+        text = f"--url {args.url} does not answer: {_cause_and_fix(error, args)}"
+        text = text.replace("does not answer: it does not answer", "does not answer")
+        raise CommandError(text, FAILED) from error
 
 
 def _cause_and_fix(error: Exception, args: argparse.Namespace) -> str:

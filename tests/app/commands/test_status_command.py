@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -57,9 +58,14 @@ def test_an_unknown_monitor_is_a_reason(
 
 
 def test_a_gateway_that_cannot_be_asked(
-    port: Management, capsys: pytest.CaptureFixture[str]
+    port: Management, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     away = f"http://{HOST}:{free_port()}"
     assert "does not answer" in said(capsys, "--url", away, code=3)
+    monkeypatch.setattr("headgate.commands.status._ANSWER_S", 0.1)
+    with socket.create_server((HOST, 0)) as hung:  # the kernel accepts, no program answers
+        url = f"http://{HOST}:{hung.getsockname()[1]}"
+        silent = said(capsys, "--url", url, code=3)
+    assert f"--url {url} does not answer in time; correct the address" in silent
     assert "expected http://HOST:PORT" in said(capsys, "--url", "nonsense", code=3)
     assert "--token-file" in said(capsys, "--token-file", "/nonexistent", code=3)
