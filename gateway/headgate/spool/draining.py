@@ -18,6 +18,7 @@ from headgate.model.outcome import Failure, Outcome, OutcomeName, Reason
 from headgate.model.publish import Publish, Record
 from headgate.model.record import SPOOLED, size_of
 from headgate.model.suppression import Reservation
+from headgate.model.text import counted
 from headgate.model.topics import TopicState
 from headgate.spool.backlog import (
     MAX_BYTES,
@@ -548,8 +549,8 @@ class Draining:
             reason: Reason for people.
         """
         log.error(
-            "spool: %d events of %s-%d set aside: %s",
-            chunk.events,
+            "spool: %s of %s-%d set aside: %s",
+            counted(chunk.events, "event"),
             backlog.topic,
             backlog.partition,
             reason,
@@ -586,8 +587,8 @@ class Draining:
         """Give up events that are missing on disk."""
         lost = backlog.left
         log.error(
-            "spool: %d events of %s-%d are missing on disk",
-            lost,
+            "spool: %s of %s-%d missing on disk",
+            counted(lost, "event"),
             backlog.topic,
             backlog.partition,
         )

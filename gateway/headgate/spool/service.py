@@ -186,7 +186,7 @@ class SpoolService:
             log.warning("spool: events that were set aside cannot be counted: %s", error)
         events = sum(lane.events for lane in lanes)
         if events:
-            log.info("spool: publishing %d events of an earlier run", events)
+            log.info("spool: publishing %s of an earlier run", counted(events, "event"))
 
     async def _look(self) -> None:
         while True:
@@ -253,8 +253,8 @@ class SpoolService:
             if not events and not self._unknown():
                 return  # the first events are on their way to the disk
             log.warning(
-                "spool: %d events (%d bytes) wait for Kafka, the oldest for %.0f s%s",
-                events,
+                "spool: %s (%d bytes) waiting for Kafka, the oldest for %.0f s%s",
+                counted(events, "event"),
                 size,
                 oldest_s,
                 self._unknown(),

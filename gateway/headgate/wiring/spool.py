@@ -22,6 +22,7 @@ from headgate.model.outcome import Failure, Refused
 from headgate.model.policy import PolicyTable
 from headgate.model.publish import Publish
 from headgate.model.suppression import Scope
+from headgate.model.text import counted
 from headgate.spool.backlog import Backlogs
 from headgate.spool.database import JournalError
 from headgate.spool.disk import SpoolOptions
@@ -157,6 +158,6 @@ async def _until_empty(
         if now_s - said_s >= _SAY_S:
             unknown = [name for name in service.by_topic() if topics.get(name) is None]
             why = f", Kafka does not know {', '.join(unknown)}" if unknown else ""
-            say(f"left    {events:,} events ({size:,} bytes){why}")
+            say(f"left    {counted(events, 'event')} ({size:,} bytes){why}")
             said_s = now_s
         await asyncio.sleep(_STEP_S)
