@@ -21,7 +21,14 @@ from headgate.admin.replays import OffsetPages, ReplayPages
 from headgate.admin.requests import Access
 from headgate.admin.status import InstanceStatus
 from headgate.http.auth import Authenticator
-from headgate.http.pages import json_page, listed, metrics_page, names_of, paging
+from headgate.http.pages import (
+    json_page,
+    listed,
+    metrics_page,
+    names_of,
+    paging,
+    refuse_unknown,
+)
 from headgate.metrics.catalogue import OTHER
 from headgate.metrics.snapshot import Pair, Snapshot, merge
 from headgate.model.internal_topics import held_topic
@@ -184,6 +191,7 @@ class Admin:
 
     async def changes(self, request: web.Request) -> web.Response:
         """Respond with the latest changes since the start, newest first."""
+        refuse_unknown(request)
         return json_page(request, {"changes": list(reversed(self.access.changes))})
 
     def seen(self, wanted: Callable[[Pair], bool] | None = None) -> views.ViewInput:

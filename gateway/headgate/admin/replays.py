@@ -167,6 +167,7 @@ class OffsetPages:
 
     async def snapshots(self, request: web.Request) -> web.Response:
         """Respond with all named offsets."""
+        refuse_unknown(request)
         rows, unavailable = await self._snapshots.all()
         return json_page(request, {"snapshots": rows, "unavailable": unavailable})
 

@@ -58,6 +58,8 @@ async def test_every_row_comes_once(what: str, column: str) -> None:
         ("/v1/audits/latest?topik=a", 'Did you mean "topic"?'),
         ("/v1/audits/comparison?topic=a&befor=1", 'Did you mean "before"?'),
         ("/v1/replays?stat=running", 'Did you mean "state"?'),
+        ("/v1/snapshots?topic=a", "It may have pretty."),
+        ("/v1/changes?limit=3", "It may have pretty."),
     ],
 )
 async def test_a_misspelled_parameter_is_malformed(path: str, part: str) -> None:

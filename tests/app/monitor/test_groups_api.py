@@ -68,6 +68,7 @@ async def test_the_groups_of_a_partition_say_where_they_are_there() -> None:
                 assert (await ask(nobody))["groups"] == []
             for wrong in ("partition=0", f"topic={TOPIC}&partition=x", f"topic={TOPIC}&partition="):
                 assert (await ask(wrong, 400))["reason"] == "malformed"
+            assert 'Did you mean "topic"?' in (await ask("topik=a", 400))["detail"]
     finally:
         await pages.close()
 
