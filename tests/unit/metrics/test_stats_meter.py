@@ -1,16 +1,28 @@
 """The meter counts every event once, with bounded labels."""
 
+import ast
 import asyncio
+import re
 
 import pytest
 
 from headgate.metrics import sketches, snapshot
 from headgate.metrics.catalogue import METRICS, MetricKind
 from headgate.metrics.exposition import render
-from headgate.metrics.meter import FOLD_EVENTS, MAX_KNOWN, MAX_PAIRS, Labels, Meter, Peaks, Tasks
+from headgate.metrics.meter import (
+    FOLD_EVENTS,
+    MAX_KNOWN,
+    MAX_PAIRS,
+    HeldFigures,
+    Labels,
+    Meter,
+    Peaks,
+    Tasks,
+)
 from headgate.metrics.snapshot import REJECTS_KEPT, WINDOW_S, Pair, recent
 from headgate.model.outcome import Failure, Outcome, OutcomeName, Reason
 from headgate.model.suppression_states import AWAY, ON, QUARANTINE, TopicSuppression, state_rows
+from support.root import ROOT
 
 NOW = 1_700_000_000.0
 MISSING = Failure(Reason.MISSING_KEY, "no /id")
@@ -306,22 +318,63 @@ def test_a_snapshot_survives_the_wire(meter: Meter) -> None:
     assert snapshot.decode(snapshot.encode(meter.collect())).details == meter.collect().details
 
 
-def test_what_is_collected_is_declared_and_labelled_as_declared(meter: Meter) -> None:
+# The modules that produce metrics. Others, such as `metrics/fleet.py`, read them.
+PRODUCERS = (
+    "metrics/meter.py", "metrics/exposition.py", "metrics/build.py", "supervisor/overview.py",
+    "supervisor/parent.py", "supervisor/monitor_process.py", "replays/service.py",
+    "monitor/monitor.py",
+)  # fmt: skip
+
+
+def named_in(module: str) -> set[str]:
+    """The metrics that a module of the gateway names."""
+    tree = ast.parse((ROOT / "gateway" / "headgate" / module).read_text())
+    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    return {text for text in texts if re.fullmatch(r"headgate_[a-z_]+", str(text))}
+
+
+def test_what_is_declared_is_produced_and_what_is_produced_is_declared() -> None:
+    assert set[str]().union(*map(named_in, PRODUCERS)) == METRICS.keys()
+
+
+def count_everything(meter: Meter) -> None:
+    """Give each metric of a meter a value."""
+    unknown = Outcome(OutcomeName.UNKNOWN, key=b"k", failure=Failure(Reason.UNKNOWN, "late"))
     meter.account("shop", "orders", [published(), rejected(), published(None)], [10, 20, 5])
     meter.account("shop", "orders", [Outcome(OutcomeName.UNCHANGED, 0, 0, b"k")], [10])
+    meter.account("shop", "orders", [unknown, limited("share")], [1, 1])
+    meter.oversized("shop", "orders", "chunk")
+    meter.coalesced("shop", "orders", OutcomeName.SUPERSEDED, 1, 10)
+    meter.facts("orders", "written", 1)
+    meter.owner_restarted("orders", "internal")
+    meter.drained("orders", 1)
+    meter.repeated("orders", 1)
+    meter.set_aside("orders", 1)
     meter.request("/live", 200, 0.1)
     meter.acknowledged("orders", 0, 0.1, 1, 10)
     meter.rebuilt("main", "fatal")
     meter.bypassed("breaker", 1)
+    meter.canonical_fallback("orders", "not_json")
+    meter.identity_bypassed("backlog", 1)
+    meter.spans("exported", 1)
+    meter.keys_fetched("ok")
     meter.quota_rejected("shop", 1)
+    meter.watch(lambda: [("orders", 3, 12, 999)], lambda: (5, 500))
+    meter.watch_held(lambda: {"orders": HeldFigures(1, 10, 0.5, 3)})
+    meter.watch_spool(lambda: {"orders": (1, 10, 0.5)})
     meter.watch_suppression(lambda: state_rows({"orders": TopicSuppression(ON)}))
+
+
+def test_what_a_meter_counts_has_the_declared_kind_and_labels(meter: Meter) -> None:
+    count_everything(meter)
     collected = meter.collect()
     tables = {**collected.counters, **collected.gauges, **collected.histograms}
+    assert {name for name, values in tables.items() if values} == named_in("metrics/meter.py")
     for name, values in tables.items():
-        for labels in values:
-            assert len(labels) == len(METRICS[name].labels), name
-    assert all(METRICS[name].kind is MetricKind.COUNTER for name in collected.counters)
-    assert all(METRICS[name].kind is MetricKind.HISTOGRAM for name in collected.histograms)
+        assert {len(labels) for labels in values} == {len(METRICS[name].labels)}, name
+    assert {METRICS[name].kind for name in collected.counters} == {MetricKind.COUNTER}
+    assert {METRICS[name].kind for name in collected.histograms} == {MetricKind.HISTOGRAM}
+    assert {METRICS[name].kind for name in collected.gauges} == {MetricKind.SUM, MetricKind.MAX}
 
 
 def test_the_text_shows_what_was_counted(meter: Meter) -> None:
