@@ -76,6 +76,25 @@ async def test_a_reason_that_the_gate_has_is_every_fronts_answer(front: str) -> 
     assert (room.admission.bytes, room.admission.events) == (0, 0)
 
 
+@pytest.mark.parametrize("front", FRONTS)
+async def test_every_front_uses_the_gates_branch_for_spooled_topics(front: str) -> None:
+    """Native requests pass, and a front whose answers have offsets refuses."""
+    path, headers, body = FRONTS[front]
+    room, asked = PromptRoom(), list[str]()
+
+    def is_spooled(topic: str) -> bool:
+        asked.append(topic)
+        return True
+
+    room.build(gate=Gate(room.pipeline.gate.routes, is_spooled=is_spooled))
+    async with data_port(room, HttpSettings(body_max_bytes=2000)) as port:
+        answer = await port.ask("POST", path, headers, body)
+    assert {*asked} == {"orders"}
+    refused = b"still holds events of this topic" in answer.body
+    assert refused == front.startswith("Confluent")
+    assert bool(room.written) != (refused or front == "more than memory takes")
+
+
 def test_nobody_else_finds_out_whether_a_topic_takes_events() -> None:
     """Routes are found by the gate; the coalescer has routes of its own, past the held topics."""
     found = set()
