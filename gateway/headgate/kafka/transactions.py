@@ -28,7 +28,8 @@ from headgate.model.publish import Record
 
 TRANSACTION_TIMEOUT_MS = 30_000  # the broker aborts a transaction that its owner does not end
 STEP_TIMEOUT_S = 20.0  # an ordinary leader loss takes 4-11 s; less than the transaction timeout
-_MAX_BATCH_BYTES = 1_048_576  # limit of a batch with several records
+# Limit of a batch with several records, below Kafka's default of max.message.bytes (1,048,588).
+_MAX_BATCH_BYTES = 1_048_576
 
 
 class TransactionError(Exception):

@@ -59,6 +59,7 @@ _FRESH_S = 0.5
 _ATTEMPTS = 6
 _START_S = 40.0  # the transaction of a gateway that died is ended first
 _WANT_S = 5.0
+# The registry's batches. They fit Kafka's default of max.message.bytes (1,048,588) with some room.
 _BATCH_BYTES = 950_000
 
 Pair = tuple[bytes, bytes | None]

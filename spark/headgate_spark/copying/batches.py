@@ -249,8 +249,9 @@ class Batch:
 # request, so fencing a producer has nothing to do with the connection that it writes to.
 
 
-# The size of one batch with several records. A mirror's producer has one limit for the batches of
-# its topic and of the map topic: this one, or the topic's max.message.bytes if that is smaller.
+# The size of one batch with several records, below Kafka's default of max.message.bytes, 1,048,588.
+# A mirror's producer has one limit for the batches of its topic and of the map topic: this one, or
+# the topic's max.message.bytes if that is smaller.
 MAX_BATCH_BYTES = 1_048_576
 TRANSACTION_TIMEOUT_MS = 30_000  # the broker aborts what its owner does not end
 STEP_TIMEOUT_S = 25.0  # an ordinary leader loss takes 4-11 s; less than the above

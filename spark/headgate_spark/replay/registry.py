@@ -35,7 +35,7 @@ from headgate_spark.job.command_line import JobError, SayingError, in_words
 from headgate_spark.job.options import Connection
 
 LEASE_ID = "headgate.replay.runner"
-_MAX_BATCH_BYTES = 950_000
+_MAX_BATCH_BYTES = 950_000  # as in replays/tiers.py, which writes the same registry
 _TRIES, _PAUSE_S = 3, 1.0
 _REFUSALS = (InvalidTimestampError, MessageSizeTooLargeError, TopicAuthorizationFailedError)
 
