@@ -184,6 +184,17 @@ test("Authorization is refused beside a token alone", async () => {
   assert.equal((await client.send("orders", 1)).name, "published");
 });
 
+test("an Idempotency-Key is taken if the gateway takes it", async () => {
+  const gateway = new FakeGateway();
+  const client = new Client(URL_, { fetch: gateway.fetch });
+  for (const idempotencyKey of ["a b", '"a b"', '""', "a".repeat(256), `"${"a".repeat(256)}"`]) {
+    await assert.rejects(client.send("orders", 1, { idempotencyKey }), /ASCII characters, without spaces/);
+  }
+  for (const idempotencyKey of ["a", '"', '"a\\"b"', "a".repeat(255), `"${"a".repeat(255)}"`]) {
+    assert.equal((await client.send("orders", 1, { idempotencyKey })).name, "published");
+  }
+});
+
 test("arguments of a call that are no header text are refused", async () => {
   const gateway = new FakeGateway();
   const client = new Client(URL_, { fetch: gateway.fetch });

@@ -60,8 +60,8 @@ export class Rejected extends Failed {
  *
  * `reason` is `unknown` if the gateway returned that, `no_answer` if the last response was lost,
  * `bad_answer` if a newer gateway returned an outcome that this version does not know, and
- * `out_of_order` if the event is written and an older one of its key may be behind it. It is the
- * reason of a refusal if an attempt before that may have written the event.
+ * `out_of_order` if the event is written and an older one of its key may be behind it. If
+ * an earlier attempt may have written the event, it can also be the reason of the last refusal.
  */
 export class Unknown extends Failed {
     /** @readonly */
@@ -218,7 +218,7 @@ declare class Succeeded {
     readonly records: number;
     /** @readonly */
     readonly oversize: string | null;
-    /** Whether the event, or an equal one, is in the topic at a known offset. */
+    /** Whether a record of the topic has this content, and its offset is known. */
     get isWritten(): boolean;
     /** Return this outcome: it is successful. */
     throwIfFailed(): this;

@@ -179,7 +179,8 @@ class TopicPolicy:
     )
     dedupe_ttl_s: int | None = option(
         None,
-        "Seconds for which an event id is remembered. A repeated id is answered `duplicate`.",
+        "Seconds for which an event id is remembered. A repeat is answered `duplicate`, and "
+        "an id with other content 422 `idempotency_mismatch`.",
         between=(1, 2_592_000),
         example="86400",
     )

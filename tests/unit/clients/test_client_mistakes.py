@@ -22,6 +22,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headgate_client
+from headgate.idempotency.rules import read_key
+from headgate.model.outcome import Refused
 from headgate_client import (
     TOMBSTONE,
     AsyncBufferedProducer,
@@ -39,7 +41,7 @@ from headgate_client import (
     RejectedError,
     Retry,
 )
-from headgate_client.core.header_text import RESERVED
+from headgate_client.core.header_text import RESERVED, checked_key
 from headgate_client.testing import FailEvents, FakeGateway, Refuse
 from support.root import ROOT
 
@@ -285,6 +287,21 @@ async def test_arguments_of_a_call_that_are_no_header_text_are_refused(value: An
         with pytest.raises(InvalidEventError, match=r"^idempotency_key: "):
             await aio.send_batch(TOPIC, [1], idempotency_key=value)
     assert gateway.requests == []
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["a b", '"a b"', '""', "a" * 255, "a" * 256, f'"{"a" * 255}"', f'"{"a" * 256}"', '"a', 'a"',
+     '"', '"a\\"b"', "\\\\", '"\\\\\\\\"'],
+)  # fmt: skip
+def test_an_idempotency_key_is_taken_if_the_gateway_takes_it(key: str) -> None:
+    try:
+        read_key(key.encode())
+    except Refused:
+        with pytest.raises(InvalidEventError, match="visible ASCII characters, without spaces"):
+            checked_key(key)
+    else:
+        assert checked_key(key) == key
 
 
 @pytest.mark.parametrize(

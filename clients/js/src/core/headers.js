@@ -7,7 +7,7 @@ import { InvalidEventError, InvalidOptionError } from "../errors.js";
 const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const VALUE = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/;
 const PRODUCER_CHARS = 100;
-const KEY_CHARS = 255;
+const KEY = /^[!-~]{1,255}$/;
 const SHORT = 6; // a shorter value is hardly a secret, and may be a part of any text
 const SEPARATOR = /[\s;,=]+/;
 const FIX = "visible ASCII characters, with spaces only between them";
@@ -65,14 +65,28 @@ export function checkProducer(name) {
 }
 
 /**
- * Throw InvalidEventError for an Idempotency-Key that HTTP cannot carry.
+ * Throw InvalidEventError for an Idempotency-Key that no gateway takes.
  *
  * @param {unknown} key
  */
 export function checkKey(key) {
-  if (!isValue(key, KEY_CHARS)) {
-    throw new InvalidEventError(`idempotencyKey: use 1 to ${KEY_CHARS} ${FIX}`);
+  if (!isKey(key)) {
+    throw new InvalidEventError(
+      "idempotencyKey: use 1 to 255 visible ASCII characters, without spaces",
+    );
   }
+}
+
+/**
+ * Whether the gateway takes an Idempotency-Key: bare, or in quotes.
+ *
+ * @param {unknown} key
+ */
+export function isKey(key) {
+  if (typeof key !== "string") return false;
+  const inner = /^"(.*)"$/s.exec(key)?.[1];
+  const bare = inner?.replaceAll('\\"', '"').replaceAll("\\\\", "\\");
+  return KEY.test(bare ?? key);
 }
 
 /**

@@ -11,11 +11,17 @@ export function checkedToken(token: unknown): string;
  */
 export function checkProducer(name: unknown): void;
 /**
- * Throw InvalidEventError for an Idempotency-Key that HTTP cannot carry.
+ * Throw InvalidEventError for an Idempotency-Key that no gateway takes.
  *
  * @param {unknown} key
  */
 export function checkKey(key: unknown): void;
+/**
+ * Whether the gateway takes an Idempotency-Key: bare, or in quotes.
+ *
+ * @param {unknown} key
+ */
+export function isKey(key: unknown): boolean;
 /**
  * Throw an error for headers that HTTP cannot carry, or that the client sets itself.
  *

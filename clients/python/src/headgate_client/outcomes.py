@@ -44,7 +44,7 @@ class Succeeded:
 
     @property
     def is_written(self) -> bool:
-        """Return whether the event, or an equal one, is in the topic at a known offset."""
+        """Return whether a record of the topic has this content, and its offset is known."""
         return self.offset is not None
 
     def raise_for_outcome(self) -> None:
@@ -164,8 +164,8 @@ class Unknown:
     Attributes:
         reason: `unknown` (from the gateway), `no_answer` (the last response was lost),
             `bad_answer` (an outcome that this version does not know) or `out_of_order` (written,
-            and an older event of its key may be behind it). After an attempt that may have written
-            the event, it can be the reason of a refusal.
+            and an older event of its key may be behind it). If an earlier attempt may have written
+            the event, it can also be the reason of the last refusal.
         detail: Text that explains the reason.
         status: HTTP status of the response, None without one.
         request_id: Id of the request in the gateway's log, None without a response.
