@@ -70,12 +70,17 @@ def _toml_problem(file: Path, text: str, why: str) -> Problem:
     if twice is None:
         return Problem(file.name, why, "TOML 1.0")
     number, lines = int(twice[1]), text.split("\n")
-    line = lines[number - 1].strip()
-    first = [at for at, each in enumerate(lines[: number - 1], 1) if each.strip() == line]
-    before = f", first in line {first[0]}" if first else ""
-    name = line if line.startswith("[") else line.partition("=")[0].strip()  # without a secret
-    given = f"it is given twice{before}"
+    *before, name = (_name_in(line) for line in lines[:number])
+    same = [at for at, other in enumerate(before, 1) if other == name]
+    before_in = f", first in line {same[-1]}" if same else ""
+    given = f"it is given twice{before_in}"
     return Problem(name, given, "one occurrence", "Merge the two.", f"{file.name}:{number}")
+
+
+def _name_in(line: str) -> str:
+    """Return the section or the option of a line, without the value, which may be a secret."""
+    line = line.strip()
+    return line if line.startswith("[") else line.partition("=")[0].strip()
 
 
 def from_environment(

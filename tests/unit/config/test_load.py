@@ -202,7 +202,10 @@ def test_what_is_not_toml_is_refused_with_its_line(tmp_path: Path) -> None:
             "[http]\nport = 1\n\n[http]\n",
             "[http] (headgate.toml:4): it is given twice, first in line 1;",
         ),
-        ("[http]\nport = 1\nport = 2\n", "port (headgate.toml:3): it is given twice;"),
+        (
+            "[http]\nport = 1\nport = 2\n",
+            "port (headgate.toml:3): it is given twice, first in line 2;",
+        ),
         ('[clusters.main]\nsasl_password = "pw1"\nsasl_password = "pw2"\n', "sasl_password (head"),
     ],
 )
