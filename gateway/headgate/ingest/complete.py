@@ -414,6 +414,10 @@ class Oversize(Protocol):
 
     def take(self, publish: Publish) -> None: ...
 
+    def is_preparing(self, publish: Publish) -> bool:
+        """Return whether an event waits for its preparation, or for that of an earlier one."""
+        ...
+
     def drop(self, publish: Publish) -> None:
         """Drop an event of which no record was handed over."""
         ...

@@ -6,7 +6,7 @@ One periodic sweep checks all deadlines, so requests need no timers.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from headgate.backends.base import Suppression
@@ -59,6 +59,16 @@ class Deadlines:
 # ---- answers at a request's deadline; they depend on the stage of each event
 
 
+# The reason at the deadline, by stage. Two stages have events that wait for something else, too: in
+# NEW for the helper process, and in LANE for the oversize stage (`Expire._reason`).
+REASONS: Final[Mapping[Stage, Reason]] = {
+    Stage.NEW: Reason.REDIS_UNAVAILABLE,  # the claim of its id
+    Stage.QUEUED: Reason.REDIS_UNAVAILABLE,
+    Stage.RESERVING: Reason.REDIS_UNAVAILABLE,
+    Stage.LANE: Reason.KAFKA_UNAVAILABLE,
+    Stage.HANDED: Reason.UNKNOWN,
+    Stage.STORING: Reason.UNKNOWN,
+}
 _RETRY_AFTER_S = 2  # an ordinary leader change takes 5-11 s; clients back off by themselves
 
 
@@ -123,13 +133,19 @@ class Expire:
             leader.followers.remove(publish)
         was_in_lane = publish.stage is Stage.LANE
         publish.dropped = True
-        waits_for_redis = leader.stage is Stage.QUEUED or leader.stage is Stage.RESERVING
-        if leader.stage is Stage.NEW:  # validation or the check of its id is not complete
-            waits_for_redis = not self._validate.drop(publish)
-        reason = Reason.REDIS_UNAVAILABLE if waits_for_redis else Reason.KAFKA_UNAVAILABLE
         detail = f"not handed to Kafka within {self._timeout_s:g} s; nothing was written"
-        failure = Failure(reason, detail, retry_after_s=_RETRY_AFTER_S)
+        failure = Failure(self._reason(leader), detail, retry_after_s=_RETRY_AFTER_S)
         self._complete.end(publish, rejected(failure, publish.record.key, publish.event_id))
         if was_in_lane:
             self._suppression.ended(publish, True)
             self._produce.drop(publish)
+
+    def _reason(self, leader: Publish) -> Reason:
+        """Return the reason for an event that is not handed over; drop it from validation."""
+        if leader.stage is Stage.NEW and self._validate.drop(leader):
+            return Reason.OVERLOADED
+        if leader.stage is Stage.LANE and self._produce.is_preparing(leader):
+            assert leader.common is not None  # it came with a request
+            stores = "claim-check" in leader.common.route.strategies
+            return Reason.BLOBS_UNAVAILABLE if stores else Reason.OVERLOADED
+        return REASONS[leader.stage]

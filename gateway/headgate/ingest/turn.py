@@ -225,6 +225,10 @@ class Produce:
             common.trace.put(publish, publish.record.topic)
         self._lanes.put(publish)
 
+    def is_preparing(self, publish: Publish) -> bool:
+        """Return whether an event waits in the oversize stage, and not in its lane."""
+        return self._stage().is_preparing(publish)
+
     def drop(self, publish: Publish) -> None:
         """Drop an event that is in its lane or has not reached it."""
         self._stage().drop(publish)
@@ -407,6 +411,10 @@ class InOrder:
     def __len__(self) -> int:
         """Return the number of events here, including those behind a waiting event."""
         return len(self._keyless) + sum(len(line.waits) for line in self.lines.values())
+
+    def __contains__(self, publish: Publish) -> bool:
+        line = self.lines.get(key) if (key := _key(publish)) is not None else None
+        return publish in (self._keyless if line is None else line.waits)
 
     def enter(self, publish: Publish, waits: bool) -> None:
         """Add an event; it goes on once its own wait and those of earlier events are over.

@@ -95,6 +95,10 @@ class OversizeStage:
         task = self._fitting[publish] = asyncio.ensure_future(self._prepare(publish))
         task.add_done_callback(lambda _: self._fitting.pop(publish))
 
+    def is_preparing(self, publish: Publish) -> bool:
+        """Return whether an event waits for its preparation, or for that of an earlier one."""
+        return publish in self._order
+
     def drop(self, publish: Publish) -> None:
         """Drop an event of which no record was handed over; events behind it go on."""
         fitting = self._fitting.get(publish)

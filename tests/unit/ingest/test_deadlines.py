@@ -2,8 +2,9 @@
 
 import asyncio
 
-from headgate.ingest.deadlines import Deadlines
-from headgate.model.publish import Ticket
+from headgate.ingest.deadlines import REASONS, Deadlines
+from headgate.model.outcome import Reason
+from headgate.model.publish import Stage, Ticket
 from support.process.stack import eventually
 
 
@@ -61,3 +62,9 @@ async def test_one_ticket_that_cannot_be_expired_costs_only_itself() -> None:
     await eventually(lambda: expired == [good], 5)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+def test_each_stage_in_which_an_event_can_wait_has_its_reason_at_the_deadline() -> None:
+    assert REASONS.keys() == {*Stage} - {Stage.ENDED}
+    for stage, reason in REASONS.items():
+        assert (reason is Reason.UNKNOWN) == (stage >= Stage.HANDED), stage

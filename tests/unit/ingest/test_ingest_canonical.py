@@ -14,6 +14,7 @@ from headgate.formats.decode import scanner_for
 from headgate.formats.json_text import KeyReader
 from headgate.ingest.gate import Gate, Routes
 from headgate.model.content import INLINE_BYTES, Comparison, ContentCheck, Fallback
+from headgate.model.outcome import Reason
 from headgate.model.policy import PolicyTable, TopicPolicy
 from headgate.model.publish import Publish, Ticket
 from headgate.model.route import Route, Scanner
@@ -128,6 +129,17 @@ async def test_a_small_event_does_not_overtake_a_large_one_of_its_key() -> None:
     world.post(small(5))
     world.end_turn()
     assert world.reserved() == [4, 1, 2, 3, 5]
+
+
+async def test_at_the_deadline_the_helper_process_is_overloaded() -> None:
+    world = World()
+    ticket = world.post(large(1))
+    world.end_turn()
+    world.room.pipeline.expire(ticket)
+    (outcome,) = ticket.outcomes
+    assert outcome is not None
+    assert outcome.failure is not None
+    assert outcome.failure.reason is Reason.OVERLOADED
 
 
 async def test_a_large_event_is_not_overtaken_where_a_reload_ends_the_comparison() -> None:

@@ -264,7 +264,7 @@ async def test_an_event_given_up_while_it_climbs_is_not_written_and_lets_others_
     behind = room.post("claims", b'{"id":"a"}')
     await idle()
     room.pipeline.expire(ticket)
-    assert outcome(ticket).failure.reason is Reason.KAFKA_UNAVAILABLE
+    assert outcome(ticket).failure.reason is Reason.BLOBS_UNAVAILABLE
     room.run()
     assert behind.done
     room.blobs.store()
