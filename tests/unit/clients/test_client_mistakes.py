@@ -304,6 +304,12 @@ def test_an_idempotency_key_is_taken_if_the_gateway_takes_it(key: str) -> None:
         assert checked_key(key) == key
 
 
+def test_headers_of_another_client_are_refused_with_the_fix() -> None:
+    fix = r"not list; try \{name: text.decode\(\)"
+    with Client(URL) as client, pytest.raises(InvalidEventError, match=fix):
+        client.send(TOPIC, 1, headers=[("a", b"b")])  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     "events",
     [{"order_id": 1}, "text", b"bytes", bytearray(b"b"), Event(1), TOMBSTONE, None, 5,
@@ -558,6 +564,7 @@ def test_a_record_of_another_library_is_sent_as_it_is_with_a_warning(
         (lambda producer: producer.flush(timeout=1), "Did you mean 'timeout_s'"),
         (lambda producer: producer.close(timeout=1), "Did you mean 'timeout_s'"),
         (lambda producer: producer.send(TOPIC, 1, idempotency_key="k"), "Use Client.send"),
+        (lambda producer: producer.send(TOPIC, 1, on_delivery=print), "add_done_callback"),
         (lambda producer: producer.send(TOPIC, 1, request_headers={}), r"Use Client\(request_h"),
         (lambda producer: Event({}, "key"), r"Event\(value, key=\.\.\."),
     ],

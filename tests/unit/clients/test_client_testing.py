@@ -6,10 +6,13 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import httpx
 import pytest
 
 from headgate.formats.json_text import KeyReader
+from headgate.idempotency.rules import read_key
 from headgate.model.outcome import Refused
+from headgate.model.request import read_options
 from headgate_client import (
     TOMBSTONE,
     BufferedProducer,
@@ -145,6 +148,83 @@ def test_the_key_rule_fails_where_that_of_a_gateway_fails(
         assert isinstance(outcome, Rejected)
         assert outcome.reason == reason
         assert outcome.detail.startswith(text)
+
+
+def test_an_event_id_with_other_content_is_a_mismatch() -> None:
+    gateway = FakeGateway(dedupe=True)
+    first = Event({"a": 1}, key="k", id="e")
+    others = [Event({"a": 2}, key="k", id="e"), Event({"a": 1}, key="l", id="e"),
+              Event(b'{"a":1}', key="k", id="e"), Event(TOMBSTONE, key="k", id="e")]  # fmt: skip
+    with client_of(gateway) as client:
+        assert client.send(TOPIC, first).name == "published"
+        assert [one.name for one in client.send_batch(TOPIC, [first, first])] == ["duplicate"] * 2
+        assert client.send(TOPIC, first).name == "duplicate"
+        outcomes = [*client.send_batch(TOPIC, others), *(client.send(TOPIC, one) for one in others)]
+    assert all(isinstance(one, Rejected) for one in outcomes)
+    assert {getattr(one, "reason", "") for one in outcomes} == {"idempotency_mismatch"}
+    assert len(gateway.records(TOPIC)) == 1
+
+
+def test_an_event_id_belongs_to_a_producer_and_that_of_a_cloudevent_to_its_source() -> None:
+    gateway = FakeGateway(dedupe=True)
+    names = []
+    for producer in ("a", "b"):
+        with Client(gateway.url, transport=gateway.transport, producer=producer) as client:
+            names.append(client.send(TOPIC, 1, id="e").name)
+            for source in ("/one", "/two"):
+                event = CloudEvent(id="e", source=source, type="t", data=1)
+                names.append(client.send(TOPIC, event).name)
+    assert names == ["published"] * 4 + ["duplicate"] * 2
+
+
+@pytest.mark.parametrize(
+    ("headers", "text"),
+    [
+        ({"Headgate-Forse": "true"}, "no header Headgate-Forse. Did you mean 'Headgate-Force'"),
+        ({"Headgate-Force": "yes"}, "Headgate-Force is true, 1, false or 0, not 'yes'"),
+        ({"Idempotency-Key": "a b"}, "an Idempotency-Key has 1 to 255 visible ASCII characters"),
+    ],
+)  # fmt: skip
+def test_headers_are_refused_as_by_a_gateway(headers: dict[str, str], text: str) -> None:
+    gateway = FakeGateway()
+    raw = {name.lower().encode(): value.encode() for name, value in headers.items()}
+    with pytest.raises(Refused) as refused:
+        _ = (read_options(raw), read_key(raw[b"idempotency-key"]))
+    assert refused.value.failure.reason == "malformed"
+    with httpx.Client(transport=gateway.transport) as http:
+        path = f"{gateway.url}/v1/topics/{TOPIC}/events"
+        answer = http.post(path, json={}, headers=headers)
+    assert (answer.status_code, answer.json()["reason"]) == (400, "malformed")
+    assert text in answer.json()["detail"]
+
+
+def test_limits_of_keys_headers_and_depth_are_those_of_a_gateway() -> None:
+    value: object = 1
+    for _ in range(128):
+        value = [value]
+    many = {f"h{number}": "x" for number in range(1001)}
+    with client_of(FakeGateway()) as client:
+        assert client.send(TOPIC, value).succeeded
+        deep, headers = client.send(TOPIC, [value]), client.send(TOPIC, 1, headers=many)
+        key = client.send(TOPIC, 1, key="k" * 4097)
+    assert isinstance(deep, Rejected)
+    assert isinstance(headers, Rejected)
+    assert isinstance(key, Rejected)
+    assert (deep.reason, headers.reason) == ("malformed", "malformed")
+    assert (key.reason, key.limit_bytes) == ("invalid_key", 4096)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Event(1, Key="a"), "unknown argument 'Key'. Did you mean 'key'"),  # type: ignore[call-arg]
+        (lambda: FakeGateway(keyof=str), "Did you mean 'key_of'"),  # type: ignore[call-arg]
+        (lambda: Lose(written=True), "Did you mean 'is_written'"),  # type: ignore[call-arg]
+    ],
+)
+def test_a_wrong_name_of_an_argument_has_a_hint(make: Callable[[], object], text: str) -> None:
+    with pytest.raises((TypeError, InvalidOptionError), match=text):
+        make()
 
 
 def test_a_value_without_json_has_no_key_by_the_rule() -> None:

@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from headgate_client import (
+    AsyncBufferedProducer,
     AsyncClient,
     Attempt,
     BufferedProducer,
@@ -222,6 +223,27 @@ def test_a_batch_of_nothing_and_one_of_two_forms(gateway: FakeGateway) -> None:
     assert [one.value for one in gateway.records(TOPIC)] == [1, 2, 3]
 
 
+async def test_events_of_a_producer_whose_client_is_closed_are_not_sent(
+    gateway: FakeGateway,
+) -> None:
+    client = Client(gateway.url, transport=gateway.transport)
+    producer = BufferedProducer(client, buffering=Buffering(linger_s=60))
+    future = producer.send(TOPIC, 1)
+    client.close()
+    producer.close()
+    aio = AsyncClient(gateway.url, transport=gateway.transport)
+    background = AsyncBufferedProducer(aio, buffering=Buffering(linger_s=60))
+    other = await background.send(TOPIC, 1)
+    await aio.close()
+    await background.close()
+    for outcome in (future.result(), other.result()):
+        assert isinstance(outcome, Rejected)
+        assert (outcome.reason, outcome.detail) == ("not_sent", "the client was closed")
+    assert gateway.requests == []
+    with pytest.raises(AttributeError, match="add_done_callback"):
+        future.add_callback(print)
+
+
 async def test_a_closed_client_sends_nothing(gateway: FakeGateway) -> None:
     client = Client(gateway.url, transport=gateway.transport)
     client.close()
@@ -310,3 +332,9 @@ def test_a_token_never_shows_in_an_error(
     with Client(gateway.url, transport=gateway.transport, token="SECRET\n") as client:
         assert client.send(TOPIC, 1).succeeded
     assert gateway.requests[-1].headers["Authorization"] == "Bearer SECRET"
+
+
+@pytest.mark.parametrize("port", [0, 65_536, 99_999])
+def test_a_port_that_does_not_exist_is_refused_at_once(port: int) -> None:
+    with pytest.raises(InvalidOptionError, match="a port is a number from 1 to 65535"):
+        Client(f"http://gateway:{port}")

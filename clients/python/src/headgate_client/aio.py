@@ -18,7 +18,7 @@ from headgate_client.habits import CLIENT_HABITS, name_habits
 from headgate_client.hooks import report_outcomes
 from headgate_client.outcomes import Outcome
 from headgate_client.settings import check_type, explain_arguments
-from headgate_client.wire import IDLE_S, ClientOptions, Url, Wire, all_ended
+from headgate_client.wire import CLOSED, IDLE_S, ClientOptions, Url, Wire, all_ended
 
 # A pool of httpx looks at all of its connections for each request, so that many at once take more
 # processor time than all the rest of a request. Several small pools have no such cost.
@@ -138,6 +138,8 @@ class AsyncClient:
     async def post(self, post: Post, extra: Mapping[str, str] | None = None) -> Answer:
         """Send one request. Every failure is an answer."""
         began_s = time.monotonic()
+        if self._is_closed:
+            return self.wire.refused(post, CLOSED, began_s)
         request = self.wire.request(post, extra)
         if isinstance(request, Refused):
             return self.wire.refused(post, request, began_s)

@@ -16,7 +16,7 @@ from headgate_client.habits import CLIENT_HABITS, name_habits
 from headgate_client.hooks import report_outcomes
 from headgate_client.outcomes import Outcome
 from headgate_client.settings import check_type, explain_arguments
-from headgate_client.wire import IDLE_S, ClientOptions, Url, Wire, all_ended
+from headgate_client.wire import CLOSED, IDLE_S, ClientOptions, Url, Wire, all_ended
 
 
 @name_habits(CLIENT_HABITS)
@@ -122,6 +122,8 @@ class Client:
     def post(self, post: Post, extra: Mapping[str, str] | None = None) -> Answer:
         """Send one request. Every failure is an answer."""
         began_s = time.monotonic()
+        if self._http.is_closed:
+            return self.wire.refused(post, CLOSED, began_s)
         request = self.wire.request(post, extra)
         if isinstance(request, Refused):
             return self.wire.refused(post, request, began_s)

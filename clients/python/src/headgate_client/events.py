@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Final, Self
 
 from headgate_client.errors import InvalidEventError
+from headgate_client.settings import did_you_mean
 
 
 class Tombstone(enum.Enum):
@@ -41,11 +42,17 @@ def _refuse_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
 
 
+_FIELDS = ("value", "key", "id", "headers", "timestamp", "content_type")
+
+
 class _OneValue:
     __slots__ = ()
 
-    def __new__(cls, *values: object, **_: object) -> Self:
-        """Refuse a second value, before the dataclass does so without the fix."""
+    def __new__(cls, *values: object, **given: object) -> Self:
+        """Refuse wrong arguments, before the dataclass does so without the fix."""
+        for name in given:
+            if name not in _FIELDS:
+                raise TypeError(f"Event: unknown argument {name!r}.{did_you_mean(name, _FIELDS)}")
         if len(values) > 1:
             raise TypeError("Event: name what follows the value: Event(value, key=..., id=...)")
         return super().__new__(cls)

@@ -30,6 +30,12 @@ from headgate_client.hooks import log, report_outcomes
 from headgate_client.outcomes import Outcome
 from headgate_client.settings import check_wait, explain_arguments
 
+_FUTURE_HABITS = {
+    "get": "result(timeout=...)",
+    "add_callback": "add_done_callback(function): it gets the future; result() is the outcome",
+    "add_errback": "add_done_callback(function): a failure is an outcome, too",
+}
+
 
 class _Pending(Future[Outcome]):
     """The future of an event that was taken."""
@@ -39,8 +45,9 @@ class _Pending(Future[Outcome]):
         return False
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Name the method for `get()`, which futures of kafka-python have."""
-        hint = "; use result(timeout=...)" if name == "get" else ""
+        """Name the method for those that futures of kafka-python have."""
+        fix = _FUTURE_HABITS.get(name)
+        hint = "" if fix is None else f"; use {fix}"
         raise AttributeError(f"a future has no {name!r}{hint}")
 
 

@@ -45,6 +45,9 @@ _PLACES = {
         "The id of an event is id=...."
     ),
     "request_headers": "Use Client(request_headers=...): a request of a producer has many events.",
+    **dict.fromkeys(
+        ("on_delivery", "callback"), "Use BufferedProducer.send(...).add_done_callback(function)."
+    ),
     "max_block_ms": "Use BufferedProducer.send(..., timeout_s=...).",
     "buffer_memory": "Use BufferedProducer(buffering=Buffering(max_bytes=...)).",
     "batch_size": "Use Client(limits=Limits(max_bytes=...)).",
@@ -94,6 +97,7 @@ def _hint(name: str, allowed: Collection[str]) -> str:
 def did_you_mean(name: str, allowed: Collection[str], least: float = 0.6) -> str:
     """Return a hint at the most similar name, empty if none is similar enough."""
     similar = get_close_matches(name, allowed, 1, least)
+    similar = similar or get_close_matches(name.lower(), allowed, 1, least)
     return f" Did you mean {similar[0]!r}?" if similar else ""
 
 
@@ -135,7 +139,9 @@ def _explained(example: str, call: Callable[_Given, _Returned]) -> Callable[_Giv
     return explained
 
 
-class _Options:
+class CheckedOptions:
+    """Base of dataclasses whose unknown arguments raise InvalidOptionError."""
+
     __slots__ = ()
 
     def __new__(cls, *_: object, **given: object) -> Self:
@@ -145,7 +151,7 @@ class _Options:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retry(_Options):
+class Retry(CheckedOptions):
     """Rules for sending an event again, and for giving up.
 
     Attributes:
@@ -193,7 +199,7 @@ class Retry(_Options):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits(_Options):
+class Limits(CheckedOptions):
     """Size of one request. The gateway has limits of its own (`http.batch_max_events`, -bytes).
 
     Attributes:
@@ -211,7 +217,7 @@ class Limits(_Options):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Buffering(_Options):
+class Buffering(CheckedOptions):
     """Buffer of a producer.
 
     Attributes:

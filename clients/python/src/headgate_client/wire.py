@@ -54,6 +54,7 @@ _HANDSHAKE_REFUSED = (
     "UNRECOGNIZED_NAME",
 )  # fmt: skip
 _URL_FIX = "url: give the URL of a gateway, such as http://127.0.0.1:8080"
+_LARGEST_PORT = 65_535
 _USER = re.compile("//[^/@]*@")
 # Mistakes in a program, such as its own transport. Another attempt fails in the same way.
 _MISTAKES = (TypeError, AttributeError, NameError, NotImplementedError, ImportError)
@@ -63,6 +64,7 @@ _ERRORS_OF_PROGRAMS = (
     *_MISTAKES, ValueError, LookupError, ArithmeticError, AssertionError, RuntimeError
 )  # fmt: skip
 _NO_MISTAKES = (OSError, httpx.StreamError)  # some are a ValueError or RuntimeError, too
+CLOSED = Refused("not_sent", "the client was closed", retryable=False, status=None)
 _NOT_LISTENING = "check that the gateway runs, and that this is its data port"
 _LONGEST_TIMEOUT_S = 3600.0
 _TLS_FIX = "ssl.create_default_context(...)"
@@ -458,6 +460,8 @@ def _checked_url(text: str) -> str:
         raise InvalidOptionError(f"url: {shown!r} is not a URL{why}") from None
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise InvalidOptionError(f"url: {shown!r} needs the form http://host:port (or https://)")
+    if parsed.port is not None and not 0 < parsed.port <= _LARGEST_PORT:
+        raise InvalidOptionError(f"url: {shown!r}: a port is a number from 1 to {_LARGEST_PORT}")
     if parsed.userinfo:
         raise InvalidOptionError(
             f"url: {shown!r}: leave out the user or password; use token= or request_headers="

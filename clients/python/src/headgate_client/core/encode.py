@@ -308,7 +308,12 @@ def _headers_text(event: Event, content_type: str | None) -> bytes:
 def _check_headers(headers: Mapping[str, str]) -> None:
     if not isinstance(headers, Mapping):
         kind = type(headers).__name__
-        raise InvalidEventError(f"headers: use a dict of str, not {kind}; try dict(headers)")
+        fix = (
+            "{name: text.decode() for name, text in headers}"
+            if _has_bytes(headers)
+            else "dict(headers)"
+        )
+        raise InvalidEventError(f"headers: use a dict of str, not {kind}; try {fix}")
     for name, value in headers.items():
         if not isinstance(name, str) or _HEADER_NAME.fullmatch(name) is None:
             raise InvalidEventError(
@@ -319,6 +324,12 @@ def _check_headers(headers: Mapping[str, str]) -> None:
         if not isinstance(value, str):
             kind = type(value).__name__
             raise InvalidEventError(f"headers: the value of {name!r} must be a str, not {kind}")
+
+
+def _has_bytes(headers: object) -> bool:
+    """Return whether headers are a list of pairs with bytes, as in other Kafka clients."""
+    pairs = headers if isinstance(headers, (list, tuple)) else ()
+    return any(isinstance(pair, tuple) and isinstance(pair[-1], bytes) for pair in pairs if pair)
 
 
 def _timestamp_ms(timestamp: int | datetime) -> int:

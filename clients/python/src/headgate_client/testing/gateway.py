@@ -12,8 +12,22 @@ import httpx
 
 from headgate_client.core.ids import uuid7
 from headgate_client.errors import InvalidOptionError
-from headgate_client.settings import check_bool, check_count, check_function, did_you_mean
-from headgate_client.testing.requests import Record, RefusedError, content_of, records_of
+from headgate_client.settings import (
+    CheckedOptions,
+    check_bool,
+    check_count,
+    check_function,
+    did_you_mean,
+    explain_arguments,
+)
+from headgate_client.testing.requests import (
+    Record,
+    RefusedError,
+    check_request,
+    content_of,
+    fault_of,
+    records_of,
+)
 from headgate_client.wire import FAKE_URL
 
 # Each reason of docs/reference/reasons.md that a sender may get: its status, and whether the same
@@ -56,7 +70,7 @@ _LARGEST = 5  # paths of an event that is too large
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(CheckedOptions):
     """The next request fails as a whole, for this reason."""
 
     reason: str
@@ -68,7 +82,7 @@ class Refuse:
 
 
 @dataclass(frozen=True, slots=True)
-class Lose:
+class Lose(CheckedOptions):
     """The connection drops before the response.
 
     Attributes:
@@ -87,7 +101,7 @@ WithoutRecord: TypeAlias = Literal["unchanged", "held", "spooled"]
 
 
 @dataclass(frozen=True, slots=True)
-class FailEvents:
+class FailEvents(CheckedOptions):
     """Some events of the next request fail.
 
     Attributes:
@@ -112,7 +126,7 @@ class FailEvents:
 
 
 @dataclass(frozen=True, slots=True)
-class Succeed:
+class Succeed(CheckedOptions):
     """Some events of the next request succeed without a new record.
 
     Attributes:
@@ -153,13 +167,15 @@ class FakeGateway:
             are the same key). None or "" fails the event with `missing_key`, another type with
             `invalid_key`. Bytes and tombstones need a key. Without the function, only tombstones
             do.
-        dedupe: Write each event id once (`dedupe_ttl_s`).
+        dedupe: Write each event id once (`dedupe_ttl_s`). An id with other content fails with
+            `idempotency_mismatch`.
         max_bytes: Size limit of a value, in bytes. A larger event fails with `too_large`, and with
             the figures of a gateway. None has no limit.
     """
 
     url = FAKE_URL
 
+    @explain_arguments("key_of=...")
     def __init__(
         self,
         *,
@@ -178,7 +194,7 @@ class FakeGateway:
         self._faults: deque[Fault] = deque()
         self._log: dict[str, list[Record]] = {}
         self._remembered: dict[str, tuple[bytes, list[dict[str, object]]]] = {}
-        self._ids: dict[tuple[str, str | None], int] = {}
+        self._ids: dict[tuple[str, ...], tuple[int, tuple[object, ...]]] = {}
         self._lock = threading.Lock()
 
     def next(self, *faults: Fault) -> None:
@@ -216,6 +232,7 @@ class FakeGateway:
             raise RefusedError(fault.reason, "as the test wants it", fault.retry_after_s)
         if isinstance(fault, Lose) and not fault.is_written:
             raise httpx.ReadError("the connection dropped", request=request)
+        check_request(request.headers)
         topic = request.url.path.split("/")[3]
         content = content_of(request)
         records = list(records_of(topic, request, content))
@@ -263,13 +280,18 @@ class FakeGateway:
             return self._failed(record, *refusal)
         if self._max_bytes is not None and len(_text_of(record.value)) > self._max_bytes:
             return self._failed(record, "too_large")
-        name = (record.topic, record.event_id)
-        if self._dedupe and name in self._ids:
-            return _written(record, "duplicate", self._ids[name], 0)
+        name = (record.topic, *record.scope, record.event_id or "")
+        content = (record.key, _text_of(record.value), record.is_tombstone, record.content_type)
+        if self._dedupe and record.event_id is not None and name in self._ids:
+            offset, first = self._ids[name]
+            if first != content:
+                detail = "this event id came before with other content"
+                return self._failed(record, "idempotency_mismatch", detail)
+            return _written(record, "duplicate", offset, 0)
         log = self._log.setdefault(record.topic, [])
         log.append(record)
         if record.event_id is not None:
-            self._ids[name] = len(log) - 1
+            self._ids[name] = (len(log) - 1, content)
         return _written(record, "published", len(log) - 1, 1)
 
     def _without_record(self, record: Record, outcome: WithoutRecord) -> dict[str, object]:
@@ -287,6 +309,9 @@ class FakeGateway:
     def _keyed(self, record: Record) -> tuple[Record, tuple[str, str] | None]:
         """Return the record with its key; or the reason and detail of its refusal."""
         key: object = record.key
+        fault = fault_of(record)
+        if fault is not None:
+            return record, ("malformed", fault)
         if key is None and record.is_tombstone:
             return record, ("missing_key", "a tombstone has no value with a key")
         if key is None and self._key_of is None:
@@ -325,6 +350,8 @@ class FakeGateway:
     ) -> dict[str, object]:
         status, retryable = REASONS[reason]
         figures: dict[str, object] = {}
+        if reason == "invalid_key" and "key_max_bytes" in detail:
+            figures = {"limit_bytes": _KEY_MAX_BYTES}
         if reason == "too_large":
             size = len(_text_of(record.value))
             limit = self._max_bytes if self._max_bytes is not None else max(size - 1, 0)

@@ -4,10 +4,21 @@ import base64
 import gzip
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import unquote
 
 import httpx
+
+from headgate_client.core.header_text import is_key
+from headgate_client.settings import did_you_mean
+
+_FLAGS = ("headgate-force", "headgate-batch", "headgate-tombstone")
+_OURS = (
+    *_FLAGS, "headgate-key", "headgate-key*", "headgate-event-id", "headgate-timestamp",
+    "headgate-burst", "headgate-producer",
+)  # fmt: skip
+_MOST_HEADERS = 1000  # of an event
+_DEEPEST = 128  # http.json_max_depth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +29,8 @@ class Record:
         value: JSON value, bytes, or None for a tombstone.
         headers: Headers without those of the gateway.
         is_tombstone: Whether the value is null in Kafka, and not the JSON value null.
+        content_type: Content type of the record, None without one.
+        scope: What the event id belongs to: a producer, or the source of a CloudEvent.
     """
 
     topic: str
@@ -26,6 +39,8 @@ class Record:
     event_id: str | None
     headers: Mapping[str, str] = field(default_factory=dict)
     is_tombstone: bool = False
+    content_type: str | None = field(default=None, repr=False, compare=False)
+    scope: tuple[str, str] = field(default=("", ""), repr=False, compare=False)
 
 
 class RefusedError(Exception):
@@ -46,6 +61,50 @@ def content_of(request: httpx.Request) -> bytes:
 
 def records_of(topic: str, request: httpx.Request, content: bytes) -> Iterator[Record]:
     """Yield the events of a request."""
+    producer = request.headers.get("Headgate-Producer", request.headers.get("Authorization", ""))
+    for record in _events(topic, request, content):
+        source = record.headers.get("ce_source")
+        scope = ("producer", producer) if source is None else ("source", source)
+        yield replace(record, scope=scope)
+
+
+def check_request(headers: httpx.Headers) -> None:
+    """Raise RefusedError (malformed) for headers that a gateway refuses."""
+    for name, value in headers.items():
+        is_ours = name in _OURS or name.startswith("headgate-header-")
+        if name.startswith("headgate-") and not is_ours:
+            hint = did_you_mean(name.title(), [each.title() for each in _OURS])
+            raise RefusedError("malformed", f"there is no header {name.title()}.{hint}")
+        if name in _FLAGS and value.lower() not in ("true", "1", "false", "0"):
+            detail = f"{name.title()} is true, 1, false or 0, not {value!r}"
+            raise RefusedError("malformed", detail)
+    if "Idempotency-Key" in headers and not is_key(headers["Idempotency-Key"]):
+        detail = "an Idempotency-Key has 1 to 255 visible ASCII characters"
+        raise RefusedError("malformed", detail)
+
+
+def fault_of(record: Record) -> str | None:
+    """Return why the gateway would call the event malformed, else None."""
+    if len(record.headers) > _MOST_HEADERS:
+        return f"an event has at most {_MOST_HEADERS} headers or attributes"
+    if _depth(record.value) > _DEEPEST:
+        return f"the JSON nests deeper than {_DEEPEST}"
+    return None
+
+
+def _depth(value: object) -> int:
+    level, depth = [value], 0
+    while level := [each for each in level if isinstance(each, (dict, list))]:
+        depth += 1
+        level = [
+            member
+            for each in level
+            for member in (each.values() if isinstance(each, dict) else each)
+        ]
+    return depth
+
+
+def _events(topic: str, request: httpx.Request, content: bytes) -> Iterator[Record]:
     kind = request.headers.get("Content-Type", "")
     if kind == "application/vnd.headgate.batch+json":
         for event in json.loads(content)["events"]:
@@ -68,6 +127,8 @@ def _of_envelope(topic: str, event: Mapping[str, object], trace: Mapping[str, st
     assert isinstance(key, (str, bytes, type(None)))
     assert isinstance(headers, dict)
     own = {name: text for name, text in headers.items() if name.lower() != "content-type"}
+    types = [text for name, text in headers.items() if name.lower() == "content-type"]
+    is_json = "value" in event
     return Record(
         topic=topic,
         key=key,
@@ -75,6 +136,7 @@ def _of_envelope(topic: str, event: Mapping[str, object], trace: Mapping[str, st
         headers={**own, **trace},
         event_id=None if event_id is None else str(event_id),
         is_tombstone=event.get("tombstone") is True,
+        content_type=types[0] if types else "application/json" if is_json else None,
     )
 
 
@@ -85,7 +147,14 @@ def _of_cloudevent(topic: str, event: Mapping[str, object]) -> Record:
     attributes = {name: str(value) for name, value in event.items() if not name.startswith("data")}
     key = attributes.get("partitionkey") or attributes.get("subject")
     headers = {f"ce_{name}": text for name, text in attributes.items()}
-    return Record(topic=topic, key=key, value=data, event_id=attributes["id"], headers=headers)
+    return Record(
+        topic=topic,
+        key=key,
+        value=data,
+        event_id=attributes["id"],
+        headers=headers,
+        content_type=str(event.get("datacontenttype", "application/json")),
+    )
 
 
 def _alone(topic: str, headers: httpx.Headers, content: bytes) -> Record:
@@ -103,6 +172,7 @@ def _alone(topic: str, headers: httpx.Headers, content: bytes) -> Record:
         value=value,
         event_id=headers.get("Headgate-Event-Id"),
         is_tombstone=is_tombstone,
+        content_type=headers.get("Content-Type"),
         headers={
             name.removeprefix(prefix): text
             for name, text in headers.items()
