@@ -64,7 +64,8 @@ def _labels() -> dict[str, set[str]]:
             found[f"{name}_count"] = labels
         else:
             found[name] = labels
-    found |= {name: level(name) | KEPT for name, _ in records()}
+    for name, _ in records():
+        found[name] = level(name) | (SCRAPED if "instance" in level(name) else KEPT)
     alert = {"alertname", "alertstate", "severity", *KEPT}
     return {**found, "up": set(SCRAPED), "ALERTS": alert}
 

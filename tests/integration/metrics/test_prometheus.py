@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -50,11 +51,17 @@ SILENT_HERE = {
     "headgate_coalescer_restarts_total": "a coalescer whose transaction Kafka refuses",
     "headgate_producer_limited_total": "a producer above its share of the events in flight",
     "headgate_spool_repeated_total": "a drain that ends without Kafka's answer",
+    "headgate_spool_aside_events": "spooled events that Kafka refuses for good",
     "headgate_spool_aside_total": "spooled events that Kafka refuses for good",
     "headgate_tls_last_reload_successful": "TLS, as in test_certificates.py",
     "headgate_trace_spans_total": "a collector, as in test_tracing.py",
     "headgate_unexplained_bytes_per_second": "a rogue reader, for minutes",
 }
+
+
+def with_all(text: str) -> str:
+    """Choose `All` for each variable."""
+    return re.sub(r'"\$\w+"', '".*"', text)
 
 
 def queries() -> dict[str, str]:
@@ -63,9 +70,7 @@ def queries() -> dict[str, str]:
     for file in sorted(DASHBOARDS.glob("*.json")):
         for panel in json.loads(file.read_text())["panels"]:
             for target in panel.get("targets", ()):
-                expr = target["expr"].replace("$__rate_interval", "1m")
-                for name in ("instance", "topic", "producer", "group", "cluster"):
-                    expr = expr.replace(f'"${name}"', '".*"')
+                expr = with_all(target["expr"]).replace("$__rate_interval", "1m")
                 found[expr] = f"{file.stem}: {panel['title']}"
     return found
 
@@ -76,7 +81,7 @@ def variables() -> set[tuple[str, str]]:
     asked = [one["query"]["query"] for each in boards for one in each["templating"]["list"][1:]]
     return {
         (metric, label)
-        for text in asked
+        for text in map(with_all, asked)
         for metric, label in [text.removeprefix("label_values(").removesuffix(")").rsplit(", ", 1)]
     }
 

@@ -24,6 +24,8 @@ from support.root import ROOT
 
 PROGRAM = shutil.which("prometheus")
 RULES = sorted((ROOT / "deploy" / "prometheus").glob("*.yml"))
+# As the chart and the Prometheus operator set them.
+LABELS = {"installation": "prod", "namespace": "events", "pod": "p"}
 
 
 class Prometheus:
@@ -42,7 +44,10 @@ class Prometheus:
                     "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
                     "rule_files": [str(file) for file in RULES],
                     "scrape_configs": [
-                        {"job_name": name, "static_configs": [{"targets": [*targets]}]}
+                        {
+                            "job_name": name,
+                            "static_configs": [{"targets": [*targets], "labels": LABELS}],
+                        }
                         for name, targets in jobs.items()
                     ],
                 }
