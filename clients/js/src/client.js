@@ -130,6 +130,7 @@ export class Client {
   async sendBatch(topic, events, options = {}) {
     checkNames("sendBatch", options, REQUEST_OPTIONS);
     checkRequest(options, this.wire.hasToken);
+    checkTopic(topic);
     const parts = Array.from(checkedBatch(events), (event, position) => {
       if (!this.#hasWarned && isRecord(event)) {
         this.#hasWarned = true;

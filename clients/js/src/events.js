@@ -1,6 +1,6 @@
 /** Kinds of events: JSON values, bytes, tombstones and CloudEvents. */
 
-import { asBytes, utf8Strict } from "./core/bytes.js";
+import { asBytes, isBytes, utf8Strict } from "./core/bytes.js";
 import { checkNames } from "./core/names.js";
 import { InvalidEventError } from "./errors.js";
 
@@ -11,6 +11,11 @@ export const TOMBSTONE = Symbol.for("headgate.tombstone");
 export class RawJson {
   /** @param {string | Uint8Array} text */
   constructor(text) {
+    if (typeof text !== "string" && !isBytes(text)) {
+      throw new InvalidEventError(
+        "RawJson: use JSON text or its bytes; an object can be the value itself, without RawJson",
+      );
+    }
     try {
       // It is placed among other events of a request and must be one document.
       JSON.parse(typeof text === "string" ? text : utf8Strict(text));

@@ -117,7 +117,12 @@ test("a CloudEvent goes structured; its key is partitionkey, then subject", () =
 
 const cloud = (more) => () => part(new CloudEvent({ id: "1", source: "/s", type: "t", ...more }));
 for (const [what, wrong, words] of [
-  ["undefined", () => part(undefined), /undefined is not JSON/],
+  ["undefined", () => part(undefined), /undefined is not JSON; check that the value is set$/],
+  ["a function", () => part(() => 1), /function is not JSON; use an object, a text or a number$/],
+  ["an error", () => part({ error: new Error("e") }), /JSON has no Error.*error.message/],
+  ["an event of the platform", () => part(new Event("click")), /JSON has no Event/],
+  ["headers as value", () => part(new Headers({ a: "b" })), /JSON has no Headers.*fromEntries/],
+  ["an object as RawJson", () => new RawJson({ a: 1 }), /RawJson: use JSON text or its bytes/],
   ["a bigint", () => part(1n), /BigInt/],
   ["a lone surrogate as key", () => part(new HeadgateEvent(1, { key: "\ud800" })), /lone/],
   ["an empty key", () => part(new HeadgateEvent(1, { key: "" })), /leave it out/],

@@ -240,6 +240,13 @@ for (const [kind, events] of [
   });
 }
 
+test("an async iterable and topicMessages are refused with the fix", async () => {
+  const client = new Client(URL_, { fetch: new FakeGateway().fetch });
+  const events = (async function* () {})();
+  await assert.rejects(client.sendBatch("orders", events), /not an async iterable; collect .* for await/);
+  await assert.rejects(client.sendBatch({ topicMessages: [] }), /sendBatch\(topic, events\) for each/);
+});
+
 test("every iterable of events is taken", async () => {
   const client = new Client(URL_, { fetch: new FakeGateway().fetch });
   const more = function* () {

@@ -102,6 +102,60 @@ for (const [given, reason, text] of [
   });
 }
 
+test("an event id with other content is a mismatch", async () => {
+  const { gateway, client } = world({ dedupe: true });
+  const event = (value, key = "k") => new HeadgateEvent(value, { key, id: "e" });
+  const first = event({ a: 1 });
+  const others = [event({ a: 2 }), event({ a: 1 }, "l"), event(new TextEncoder().encode('{"a":1}')), event(TOMBSTONE)];
+  assert.equal((await client.send("orders", first)).name, "published");
+  assert.equal((await client.send("orders", first)).name, "duplicate");
+  const repeats = await client.sendBatch("orders", [first, first]);
+  assert.deepEqual(repeats.map(({ name }) => name), ["duplicate", "duplicate"]);
+  const outcomes = await client.sendBatch("orders", others);
+  for (const other of others) outcomes.push(await client.send("orders", other));
+  assert.deepEqual(new Set(outcomes.map(({ reason }) => reason)), new Set(["idempotency_mismatch"]));
+  assert.equal(gateway.records("orders").length, 1);
+});
+
+test("an event id belongs to a producer, and that of a CloudEvent to its source", async () => {
+  const gateway = new FakeGateway({ dedupe: true });
+  const names = [];
+  for (const producer of ["a", "b"]) {
+    const client = new Client(gateway.url, { fetch: gateway.fetch, log: null, producer });
+    names.push((await client.send("orders", 1, { id: "e" })).name);
+    for (const source of ["/one", "/two"]) {
+      names.push((await client.send("orders", new CloudEvent({ id: "e", source, type: "t", data: 1 }))).name);
+    }
+  }
+  assert.deepEqual(names, [...Array(4).fill("published"), "duplicate", "duplicate"]);
+});
+
+for (const [header, value, text] of [
+  ["Headgate-Forse", "true", "there is no header Headgate-Forse. Did you mean 'Headgate-Force'?"],
+  ["Headgate-Force", "yes", "Headgate-Force is true, 1, false or 0, not 'yes'"],
+  ["Idempotency-Key", "a b", "an Idempotency-Key has 1 to 255 visible ASCII characters"],
+]) {
+  test(`a header is refused as by a gateway: ${header}`, async () => {
+    const headers = { "Content-Type": "application/json", [header]: value };
+    const url = `${new FakeGateway().url}/v1/topics/orders/events`;
+    const answer = await new FakeGateway().fetch(url, { method: "POST", body: "{}", headers });
+    const { reason, detail } = await answer.json();
+    assert.deepEqual([answer.status, reason, detail], [400, "malformed", text]);
+  });
+}
+
+test("limits of keys, headers and depth are those of a gateway", async () => {
+  const { client } = world();
+  let value = 1;
+  for (let depth = 0; depth < 128; depth += 1) value = [value];
+  const headers = Object.fromEntries(Array.from({ length: 1001 }, (_, at) => [`h${at}`, "x"]));
+  assert((await client.send("orders", value)).succeeded);
+  assert.equal((await client.send("orders", [value])).reason, "malformed");
+  assert.equal((await client.send("orders", 1, { headers })).reason, "malformed");
+  const { reason, limitBytes } = await client.send("orders", 1, { key: "k".repeat(4097) });
+  assert.deepEqual([reason, limitBytes], ["invalid_key", 4096]);
+});
+
 test("a value without JSON has no key by the rule", async () => {
   const keyOf = () => assert.fail("a gateway reads no key from bytes or a tombstone");
   const { gateway, client } = world({ keyOf });

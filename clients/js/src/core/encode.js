@@ -57,6 +57,11 @@ export function checkTopic(topic) {
         "sendBatch(topic, messages.map(({ value, key }) => new HeadgateEvent(value, { key })))",
     );
   }
+  if (typeof topic === "object" && topic !== null && "topicMessages" in topic) {
+    throw new InvalidEventError(
+      "topic: it is an object of KafkaJS; use sendBatch(topic, events) for each of its topics",
+    );
+  }
   if (typeof topic === "object" && topic !== null) {
     throw new InvalidEventError(
       "topic: it is an object; use send(topic, value), or sendBatch(topic, events)",
@@ -79,7 +84,12 @@ export function checkTopic(topic) {
 export function checkedBatch(events) {
   const isList = typeof events === "object" && events !== null && Symbol.iterator in events;
   if (!isList || isBytes(events) || events instanceof Map) {
-    const kind = events?.constructor?.name ?? String(events);
+    if (typeof events === "object" && events !== null && Symbol.asyncIterator in events) {
+      throw new InvalidEventError(
+        "events: use a list, not an async iterable; collect its events in a list with for await",
+      );
+    }
+    const kind = events?.constructor?.name || String(events);
     throw new InvalidEventError(
       `events: use a list, not ${kind}; for one event call send() or use [event]`,
     );

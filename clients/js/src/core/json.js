@@ -6,6 +6,15 @@ import { encodeUtf8, joined } from "./bytes.js";
 
 /** @typedef {(value: unknown) => string} Stringify */
 
+/** @type {Readonly<Record<string, string>>} The value to use instead of objects of these classes. */
+const EMPTIED = {
+  Error: "{ name: error.name, message: error.message }",
+  Event: "an object of the members that you need",
+  Headers: "Object.fromEntries(headers)",
+  FormData: "Object.fromEntries(form)",
+  URLSearchParams: "Object.fromEntries(params)",
+};
+
 /**
  * Return the bytes of a JSON value.
  *
@@ -23,9 +32,10 @@ export function jsonBytes(value, stringify) {
     throw new InvalidEventError(`value: it cannot be encoded as JSON (${why})${fix}`, { cause: error });
   }
   if (typeof text !== "string") {
-    throw new InvalidEventError(`value: ${typeof value} is not JSON; use bytes or TOMBSTONE`);
+    const fix = value === undefined ? "check that the value is set" : "use an object, a text or a number";
+    throw new InvalidEventError(`value: ${typeof value} is not JSON; ${fix}`);
   }
-  if (stringify === JSON.stringify && text.includes("{}")) refuseEmptied(value);
+  if (stringify === JSON.stringify && /[{][}]|"isTrusted":/.test(text)) refuseEmptied(value);
   return encodeUtf8(text);
 }
 
@@ -46,7 +56,8 @@ function fixOf(error) {
 }
 
 /**
- * Throw InvalidEventError for a Map, Set or Promise: `JSON.stringify` writes it without its content.
+ * Throw InvalidEventError for a Map, Set, Promise or object of the platform: `JSON.stringify` writes it
+ * without its content.
  *
  * @param {unknown} value
  */
@@ -61,7 +72,22 @@ function refuseEmptied(value) {
     throw new InvalidEventError("value: JSON has no Promise; use its result, with await");
   }
   if ("toJSON" in value) return;
+  const kind = Object.keys(EMPTIED).find((name) => isOfKind(value, name));
+  if (kind !== undefined) {
+    throw new InvalidEventError(
+      `value: JSON has no ${kind}, and would lose its members; use ${EMPTIED[kind]}`,
+    );
+  }
   for (const member of Object.values(value)) refuseEmptied(member);
+}
+
+/**
+ * @param {object} value
+ * @param {string} kind Name of a class, which some platforms do not have.
+ */
+function isOfKind(value, kind) {
+  const type = /** @type {Record<string, unknown>} */ (/** @type {unknown} */ (globalThis))[kind];
+  return typeof type === "function" && value instanceof type;
 }
 
 /**

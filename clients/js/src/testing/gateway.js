@@ -6,7 +6,7 @@ import { InvalidOptionError } from "../errors.js";
 import { keyBytes, laneOf } from "../core/keys.js";
 import { FAKE_URL } from "../wire.js";
 import { REASONS } from "./reasons.js";
-import { RefusedError, isSame, readRequest, recordsOf } from "./requests.js";
+import { RefusedError, checkRequest, faultOf, identityOf, isSame, readRequest, recordsOf } from "./requests.js";
 
 /** @import {FakeRecord, FakeRequest} from "./requests.js" */
 
@@ -128,7 +128,7 @@ export class FakeGateway {
   #log = new Map();
   /** @type {Map<string, {content: Uint8Array, outcomes: (Outcome | null)[]}>} */
   #remembered = new Map();
-  /** @type {Map<string, number>} Offsets by topic and event id. */
+  /** @type {Map<string, {offset: number, content: string}>} By topic, owner of the id, and event id. */
   #ids = new Map();
 
   /**
@@ -137,7 +137,8 @@ export class FakeGateway {
    *   in a gateway, a key is a string, a whole number or a boolean (`12` and `"12"` are the same key).
    *   Null, undefined or "" fails the event with `missing_key`, another type with `invalid_key`. Bytes
    *   and tombstones need a key. Without the function, only tombstones do.
-   * @param {boolean} [options.dedupe] Write each event id once (`dedupe_ttl_s`).
+   * @param {boolean} [options.dedupe] Write each event id once (`dedupe_ttl_s`). An id with
+   *   other content fails with `idempotency_mismatch`.
    * @param {number} [options.maxBytes] Size limit of a value, in bytes. A larger event fails with
    *   `too_large`, and with the figures of a gateway. The default has no limit.
    */
@@ -211,6 +212,7 @@ export class FakeGateway {
     }
     const dropped = new TypeError("the connection dropped");
     if (fault instanceof Lose && !fault.isWritten) throw dropped;
+    checkRequest(request.headers);
     const records = recordsOf(request);
     const name = request.headers.get("Idempotency-Key");
     const before = this.#rememberedOf(request, name);
@@ -260,11 +262,18 @@ export class FakeGateway {
     if (refusal.length) return this.#failed(given, ...refusal);
     if (textOf(record.value).length > this.#maxBytes) return this.#failed(record, "too_large");
     const log = this.#log.get(record.topic) ?? [];
-    const name = `${record.topic}/${record.eventId}`;
-    const offset = this.#dedupe && record.eventId !== null ? this.#ids.get(name) : undefined;
-    if (offset !== undefined) return placed(record, "duplicate", offset, 0);
+    const { owner, contentType } = identityOf(given);
+    const name = JSON.stringify([record.topic, owner, record.eventId]);
+    const value = toBase64(textOf(record.value));
+    const content = JSON.stringify([laneOf(record.key), value, record.isTombstone, contentType]);
+    const first = this.#dedupe && record.eventId !== null ? this.#ids.get(name) : undefined;
+    if (first && first.content !== content) {
+      const detail = "this event id came before with other content";
+      return this.#failed(record, "idempotency_mismatch", detail);
+    }
+    if (first) return placed(record, "duplicate", first.offset, 0);
     this.#log.set(record.topic, [...log, record]);
-    this.#ids.set(name, log.length);
+    this.#ids.set(name, { offset: log.length, content });
     return placed(record, "published", log.length, 1);
   }
 
@@ -297,6 +306,8 @@ export class FakeGateway {
    */
   #keyed(given) {
     let key = /** @type {unknown} */ (given.key);
+    const fault = faultOf(given);
+    if (fault !== null) return [given, "malformed", fault];
     if (key === null && given.isTombstone) {
       return [given, "missing_key", "a tombstone has no value with a key"];
     }
@@ -350,6 +361,7 @@ export class FakeGateway {
     const limit = this.#maxBytes === Infinity ? Math.max(size - 1, 0) : this.#maxBytes;
     const figures = { size_bytes: size, limit_bytes: limit, limit: "max_bytes" };
     const isTooLarge = reason === "too_large";
+    const isLongKey = reason === "invalid_key" && detail.includes("key_max_bytes");
     return {
       outcome: reason === "unknown" ? "unknown" : "rejected",
       reason,
@@ -358,6 +370,7 @@ export class FakeGateway {
       detail: isTooLarge
         ? `${size} bytes are more than the limit of ${limit} bytes (max_bytes)`
         : detail,
+      ...(isLongKey ? { limit_bytes: KEY_MAX_BYTES } : {}),
       ...(isTooLarge ? { ...figures, largest_paths: largestPaths(record.value) } : {}),
       ...about(record),
       event_id: record.eventId,

@@ -1,7 +1,9 @@
 /** Reads requests for the gateway in memory. */
 
 import { fromBase64, utf8Strict } from "../core/bytes.js";
+import { isKey } from "../core/headers.js";
 import { checkedKey } from "../core/keys.js";
+import { didYouMean } from "../core/names.js";
 
 /** @import {Key} from "../outcomes.js" */
 
@@ -25,6 +27,17 @@ import { checkedKey } from "../core/keys.js";
 const PREFIX = "headgate-header-";
 const TRACE = ["traceparent", "tracestate"];
 const EXTENDED = /^UTF-8''(.*)$/;
+
+const FLAGS = ["headgate-force", "headgate-batch", "headgate-tombstone"];
+const OURS = [
+  ...FLAGS, "headgate-key", "headgate-key*", "headgate-event-id", "headgate-timestamp",
+  "headgate-burst", "headgate-producer",
+];
+const MOST_HEADERS = 1000; // of an event
+const DEEPEST = 128; // http.json_max_depth
+/** @typedef {{owner: readonly string[], contentType: string | null}} Identity */
+/** @type {WeakMap<FakeRecord, Identity>} */
+const identities = new WeakMap();
 
 /** The request fails as a whole. */
 export class RefusedError extends Error {
@@ -58,6 +71,79 @@ export async function readRequest(url, init) {
 }
 
 /**
+ * Throw RefusedError (malformed) for headers that a gateway refuses.
+ *
+ * @param {Headers} headers
+ */
+export function checkRequest(headers) {
+  for (const [name, value] of headers) {
+    const shown = titled(name);
+    if (name.startsWith("headgate-") && !OURS.includes(name) && !name.startsWith(PREFIX)) {
+      const hint = didYouMean(shown, OURS.map(titled));
+      throw new RefusedError("malformed", `there is no header ${shown}.${hint}`);
+    }
+    if (FLAGS.includes(name) && !["true", "1", "false", "0"].includes(value.toLowerCase())) {
+      throw new RefusedError("malformed", `${shown} is true, 1, false or 0, not '${value}'`);
+    }
+  }
+  const key = headers.get("Idempotency-Key");
+  if (key !== null && !isKey(key)) {
+    throw new RefusedError("malformed", "an Idempotency-Key has 1 to 255 visible ASCII characters");
+  }
+}
+
+/**
+ * Return why the gateway would call the event malformed, else null.
+ *
+ * @param {FakeRecord} record
+ */
+export function faultOf({ headers, value }) {
+  if (Object.keys(headers).length > MOST_HEADERS) {
+    return `an event has at most ${MOST_HEADERS} headers or attributes`;
+  }
+  return depthOf(value) > DEEPEST ? `the JSON nests deeper than ${DEEPEST}` : null;
+}
+
+/**
+ * Return what the id of an event belongs to (a producer, or the source of a CloudEvent), and the
+ * content type of its record.
+ *
+ * @param {FakeRecord} record
+ */
+export function identityOf(record) {
+  return identities.get(record) ?? { owner: [], contentType: null };
+}
+
+/** @param {string} name */
+function titled(name) {
+  return name.replace(/(^|-)[a-z]/g, (start) => start.toUpperCase());
+}
+
+/** @param {unknown} value */
+function depthOf(value) {
+  let depth = 0;
+  for (let level = [value]; (level = level.filter(isNested)).length; depth += 1) {
+    level = level.flatMap((each) => Object.values(/** @type {object} */ (each)));
+  }
+  return depth;
+}
+
+/** @param {unknown} value */
+function isNested(value) {
+  return typeof value === "object" && value !== null && !ArrayBuffer.isView(value);
+}
+
+/**
+ * @param {FakeRecord} record
+ * @param {readonly string[]} owner
+ * @param {string | null} contentType
+ */
+function identified(record, owner, contentType) {
+  identities.set(record, { owner, contentType });
+  return record;
+}
+
+/**
  * Return the events of a request.
  *
  * @param {FakeRequest} request
@@ -65,15 +151,25 @@ export async function readRequest(url, init) {
  */
 export function recordsOf({ topic, headers, content }) {
   const type = headers.get("Content-Type") ?? "";
+  const producer = headers.get("Headgate-Producer") ?? headers.get("Authorization") ?? "";
+  const owner = ["producer", producer];
   if (type === "application/vnd.headgate.batch+json") {
     const { events } = JSON.parse(utf8Strict(content));
-    return events.map((/** @type {Member} */ event) => ofEnvelope(topic, event, traceOf(headers)));
+    return events.map((/** @type {Member} */ event) => {
+      const given = Object.entries(event.headers ?? {});
+      const [, own] = given.find(([name]) => name.toLowerCase() === "content-type") ?? [];
+      const contentType = own ?? ("value" in event ? "application/json" : null);
+      return identified(ofEnvelope(topic, event, traceOf(headers)), owner, contentType);
+    });
   }
   if (type === "application/cloudevents-batch+json") {
     const events = JSON.parse(utf8Strict(content));
-    return events.map((/** @type {Member} */ event) => ofCloudEvent(topic, event));
+    return events.map((/** @type {Member} */ event) => {
+      const contentType = event.datacontenttype ?? "application/json";
+      return identified(ofCloudEvent(topic, event), ["source", event.source], contentType);
+    });
   }
-  return [alone(topic, headers, content, type)];
+  return [identified(alone(topic, headers, content, type), owner, type || null)];
 }
 
 /** @typedef {Record<string, any>} Member */

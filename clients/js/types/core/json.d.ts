@@ -1,4 +1,3 @@
-/** @typedef {(value: unknown) => string} Stringify */
 /**
  * Return the bytes of a JSON value.
  *

@@ -65,7 +65,8 @@ export class FakeGateway {
      *   in a gateway, a key is a string, a whole number or a boolean (`12` and `"12"` are the same key).
      *   Null, undefined or "" fails the event with `missing_key`, another type with `invalid_key`. Bytes
      *   and tombstones need a key. Without the function, only tombstones do.
-     * @param {boolean} [options.dedupe] Write each event id once (`dedupe_ttl_s`).
+     * @param {boolean} [options.dedupe] Write each event id once (`dedupe_ttl_s`). An id with
+     *   other content fails with `idempotency_mismatch`.
      * @param {number} [options.maxBytes] Size limit of a value, in bytes. A larger event fails with
      *   `too_large`, and with the figures of a gateway. The default has no limit.
      */

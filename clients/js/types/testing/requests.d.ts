@@ -5,6 +5,25 @@
  */
 export function readRequest(url: string, init: RequestInit): Promise<FakeRequest>;
 /**
+ * Throw RefusedError (malformed) for headers that a gateway refuses.
+ *
+ * @param {Headers} headers
+ */
+export function checkRequest(headers: Headers): void;
+/**
+ * Return why the gateway would call the event malformed, else null.
+ *
+ * @param {FakeRecord} record
+ */
+export function faultOf({ headers, value }: FakeRecord): "an event has at most 1000 headers or attributes" | "the JSON nests deeper than 128" | null;
+/**
+ * Return what the id of an event belongs to (a producer, or the source of a CloudEvent), and the
+ * content type of its record.
+ *
+ * @param {FakeRecord} record
+ */
+export function identityOf(record: FakeRecord): Identity;
+/**
  * Return the events of a request.
  *
  * @param {FakeRequest} request
@@ -54,5 +73,9 @@ export type FakeRequest = {
      * Uncompressed.
      */
     content: Uint8Array;
+};
+export type Identity = {
+    owner: readonly string[];
+    contentType: string | null;
 };
 import type { Key } from "../outcomes.js";
