@@ -226,7 +226,7 @@ class EventIdentity:
                 attempt.events[publish.index] = claim
                 yield SizedClaim(claim, len(record.value or b""))
             elif first[1] == content:
-                attempt.twins[publish.index] = first[0]
+                attempt.repeats[publish.index] = first[0]
             else:
                 _end(publish, rejected(id_mismatch(), record.key, publish.event_id))
 
@@ -254,7 +254,7 @@ class EventIdentity:
         for publish in started:
             if ticket.outcomes[publish.index] is not None:
                 continue
-            if publish.index in attempt.twins:
+            if publish.index in attempt.repeats:
                 ticket.leave_to_twin(publish)
                 continue
             claim = attempt.events.get(publish.index)

@@ -181,7 +181,7 @@ def final_steps(
             yield claim.token, step_of(claim, RELEASE)
     if attempt.request is not None:
         if attempt.late:
-            attempt.answer_twins(ended)
+            attempt.answer_repeats(ended)
         yield attempt.request.token, _step_of_request(attempt.request, ended)
 
 

@@ -93,7 +93,7 @@ class Complete:
         if ticket.needs_offset:
             _answer_without_offset(ticket)
         if ticket.attempt is not None:
-            ticket.attempt.answer_twins(ticket.outcomes)
+            ticket.attempt.answer_repeats(ticket.outcomes)
             # Spooled events count as successful, although their lane may keep them for long.
             if ticket.open_publishes == 0 or all(
                 outcome.failure is None for outcome in ticket.answered()

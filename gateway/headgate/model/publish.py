@@ -289,7 +289,7 @@ class Attempt:
         request: The claim of the Idempotency-Key.
         known: The successful outcomes of earlier attempts with this key, by index in the request.
         events: The claims of event ids, by index.
-        twins: The index of each event that equals an earlier event of the same request in id and
+        repeats: The index of each event that equals an earlier event of the same request in id and
             content, and the index of that earlier event.
         late: The outcomes of events that were answered `unknown` before, by index.
         bypassed: Whether Redis could not be asked about the Idempotency-Key.
@@ -300,16 +300,16 @@ class Attempt:
         self.request = request
         self.known: dict[int, Outcome] = {}
         self.events: dict[int, Claim] = {}
-        self.twins: dict[int, int] = {}
+        self.repeats: dict[int, int] = {}
         self.late: dict[int, Outcome] = {}
         self.bypassed = self.is_told = False
 
-    def answer_twins(self, outcomes: list[Outcome | None]) -> None:
-        """Answer each twin as a duplicate of its earlier event, or with that event's failure.
+    def answer_repeats(self, outcomes: list[Outcome | None]) -> None:
+        """Answer each repeat as a duplicate of its earlier event, or with that event's failure.
 
         All other events have ended.
         """
-        for index, first in self.twins.items():
+        for index, first in self.repeats.items():
             outcome = outcomes[first]
             if outcome is not None and outcome.failure is None:
                 outcome = outcome.of(OutcomeName.DUPLICATE, outcome.event_id)

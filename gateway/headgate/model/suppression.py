@@ -66,12 +66,12 @@ class Scope:
             scope = scope.successor
         return scope
 
-    def twin(self) -> "Scope":
+    def for_server(self) -> "Scope":
         """Return a scope of the topic for another server, with shared counters."""
-        twin = Scope(self.topic, self.topic_id, self.partitions, self.rule, self._prefix)
-        twin.unreserved = self.unreserved
-        twin.spooled = self.spooled
-        return twin
+        scope = Scope(self.topic, self.topic_id, self.partitions, self.rule, self._prefix)
+        scope.unreserved = self.unreserved
+        scope.spooled = self.spooled
+        return scope
 
     def entry(self, key: bytes) -> bytes:
         """Return the name of a key's entry."""

@@ -24,14 +24,14 @@ class Arrivals:
             directly: they call `arrive` only if `latest.setdefault` returns another event, and
             call `latest.pop` and `left` instead of `leave`.
         earlier: The other events in flight.
-        behind: An event, and the equal event right before it.
+        equal_before: By event, the equal event right before it.
     """
 
-    __slots__ = ("behind", "earlier", "latest")
+    __slots__ = ("earlier", "equal_before", "latest")
 
     def __init__(self) -> None:
         self.latest: dict[bytes, Publish] = {}
-        self.behind: dict[Publish, Publish] = {}
+        self.equal_before: dict[Publish, Publish] = {}
         self.earlier: set[Publish] = set()
 
     def __iter__(self) -> Iterator[Publish]:
@@ -53,7 +53,7 @@ class Arrivals:
                 _follow(publish, latest)
                 return True
             if latest.stage is _RESERVING and not publish.reserved.force:
-                self.behind[publish] = latest
+                self.equal_before[publish] = latest
         self.earlier.add(latest)
         self.latest[publish.reserved.entry] = publish
         return False
@@ -64,7 +64,7 @@ class Arrivals:
         `arrive` noted the equal event right before this one. Only that event's own leader can lie
         between the two.
         """
-        latest = self.behind.pop(publish, None)
+        latest = self.equal_before.pop(publish, None)
         if latest is None:
             return False
         leader = latest.leader or latest
@@ -88,8 +88,8 @@ class Arrivals:
             if latest is not None:
                 self.latest[publish.reserved.entry] = latest
             self.earlier.discard(publish)
-        if self.behind:
-            self.behind.pop(publish, None)
+        if self.equal_before:
+            self.equal_before.pop(publish, None)
 
     def rename(self) -> None:
         """Index the events again, because some entries have changed."""

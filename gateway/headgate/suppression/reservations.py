@@ -350,12 +350,12 @@ class Reservations:
         if verdict >= 0:
             publish.advance(_ENDED)
             latest = arrivals.latest.pop(reservation.entry, None)
-            if latest is not publish or arrivals.behind:
+            if latest is not publish or arrivals.equal_before:
                 arrivals.left(publish, latest)
             self._verdicts.unchanged(publish, verdict)
             return
         reservation.floor = -2 - verdict  # rules.floor_of, without the call
-        if arrivals.behind:
+        if arrivals.equal_before:
             self._enter_lane(publish)
         else:
             self._verdicts.publish(publish)

@@ -88,7 +88,7 @@ class ShardedSuppressor:
         reservation, key = publish.reserved, publish.record.key
         assert key is not None  # events without a key are published without a reservation
         number = self._slots.owner(key)
-        reservation.scope = self._twins(reservation.scope)[number]
+        reservation.scope = self._scopes_of(reservation.scope)[number]
         self._parts[number].reserve(publish)
 
     def let_pass(self, scope: Scope, count: int) -> bool:
@@ -96,8 +96,8 @@ class ShardedSuppressor:
         scope = scope.latest()
         if scope in self._waiting:  # briefly: no event overtakes the waiting ones
             return False
-        scopes = self._twins(scope)
-        passing = [part.let_pass(twin, 0) for part, twin in zip(self._parts, scopes, strict=True)]
+        scopes = self._scopes_of(scope)
+        passing = [part.let_pass(own, 0) for part, own in zip(self._parts, scopes, strict=True)]
         if all(passing):
             scope.unreserved.count += count
             return True
@@ -137,7 +137,7 @@ class ShardedSuppressor:
         if number is None:
             key = publish.record.key
             number = 0 if key is None else self._slots.owner(key)
-            scope = self._twins(reservation.scope)[number]
+            scope = self._scopes_of(reservation.scope)[number]
             if publish.digest is not None:  # the event still waited here, unknown to all servers
                 return
             # The event passed with others and shares their reservation.
@@ -148,56 +148,56 @@ class ShardedSuppressor:
 
     def hold(self, scope: Scope) -> None:
         """Announce a topic at every server until `release`."""
-        for part, twin in self._pairs(scope):
-            part.hold(twin)
+        for part, own in self._pairs(scope):
+            part.hold(own)
 
     def release(self, scope: Scope) -> None:
         """End a `hold`."""
-        for part, twin in self._pairs(scope):
-            part.release(twin)
+        for part, own in self._pairs(scope):
+            part.release(own)
 
     def open(self, scope: Scope) -> None:
         """Apply to all servers, as `Suppressor`."""
-        for part, twin in self._pairs(scope):
-            part.open(twin)
+        for part, own in self._pairs(scope):
+            part.open(own)
 
     def shut(self, scope: Scope) -> None:
         """Apply to all servers, as `Suppressor`."""
-        for part, twin in self._pairs(scope):
-            part.shut(twin)
+        for part, own in self._pairs(scope):
+            part.shut(own)
 
     def grew(self, scope: Scope) -> None:
         """Apply to all servers, as `Suppressor`."""
-        for part, twin in self._pairs(scope):
-            twin.partitions = scope.partitions
-            part.grew(twin)
+        for part, own in self._pairs(scope):
+            own.partitions = scope.partitions
+            part.grew(own)
 
     def rule_changed(self, scope: Scope) -> None:
         """Apply to all servers, as `Suppressor`."""
-        for part, twin in self._pairs(scope):
-            twin.rule = scope.rule
-            part.rule_changed(twin)
+        for part, own in self._pairs(scope):
+            own.rule = scope.rule
+            part.rule_changed(own)
         self._sync(scope)
 
     def scope_changed(self, old: Scope, new: Scope) -> None:
         """Apply to all servers, as `Suppressor`."""
-        before = self._twins(old)
+        before = self._scopes_of(old)
         new.passed_s, new.unreserved, old.successor = old.passed_s, old.unreserved, new
         new.spooled = old.spooled
-        now = self._twins(new)
-        for part, former, twin in zip(self._parts, before, now, strict=True):
-            part.scope_changed(former, twin)
+        now = self._scopes_of(new)
+        for part, former, own in zip(self._parts, before, now, strict=True):
+            part.scope_changed(former, own)
         waiting = self._stop_waiting(old)
-        for twin in self._scopes.pop(old):
-            del self._numbers[twin]
+        for own in self._scopes.pop(old):
+            del self._numbers[own]
         for publish in waiting:
             publish.reserved.scope = new
             self.reserve(publish)
 
     def drop(self, scope: Scope) -> None:
         """Apply to all servers, as `Suppressor`."""
-        for part, twin in self._pairs(scope):
-            part.drop(twin)
+        for part, own in self._pairs(scope):
+            part.drop(own)
 
     async def forget(self, scope: Scope, key: bytes | None = None) -> None:
         """Forget a key, or all keys, for which every server must answer.
@@ -212,7 +212,7 @@ class ShardedSuppressor:
         pairs = list(self._pairs(scope))
         if key is not None:
             pairs = [pairs[self._slots.owner(key)]]
-        await all_ended(part.forget(twin, key) for part, twin in pairs)
+        await all_ended(part.forget(own, key) for part, own in pairs)
 
     def is_settled(self) -> bool:
         """Return whether each server has the news of all publishes that bypassed it."""
@@ -224,29 +224,29 @@ class ShardedSuppressor:
 
     # ---- facts for all servers
 
-    def _twins(self, scope: Scope) -> tuple[Scope, ...]:
-        twins = self._scopes.get(scope)
-        if twins is None and scope.successor is not None:  # a replaced scope gets no twins
-            return self._twins(scope.latest())
-        if twins is None:
-            twins = self._scopes[scope] = tuple(scope.twin() for _ in self._parts)
-            self._numbers.update({twin: number for number, twin in enumerate(twins)})
+    def _scopes_of(self, scope: Scope) -> tuple[Scope, ...]:
+        scopes = self._scopes.get(scope)
+        if scopes is None and scope.successor is not None:  # a replaced scope gets none
+            return self._scopes_of(scope.latest())
+        if scopes is None:
+            scopes = self._scopes[scope] = tuple(scope.for_server() for _ in self._parts)
+            self._numbers.update({own: number for number, own in enumerate(scopes)})
             self._sync(scope)
-        return twins
+        return scopes
 
     def _pairs(self, scope: Scope) -> Iterator[tuple[Suppressor, Scope]]:
-        return zip(self._parts, self._twins(scope), strict=True)
+        return zip(self._parts, self._scopes_of(scope), strict=True)
 
     def _sync(self, scope: Scope) -> None:
         self._unsynced[scope] = set(range(len(self._parts)))
-        for part, twin in zip(self._parts, self._scopes[scope], strict=True):
-            part.reservations.touch(twin)
+        for part, own in zip(self._parts, self._scopes[scope], strict=True):
+            part.reservations.touch(own)
             part.note_news()
         for number in range(len(self._parts)):
             self._note(scope, number)  # unavailable servers need not receive it
 
     def _waits(self, scope: Scope) -> bool:
-        self._twins(scope)
+        self._scopes_of(scope)
         if scope not in self._unsynced:
             return False
         if scope not in self._waiting:

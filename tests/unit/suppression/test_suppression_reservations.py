@@ -310,6 +310,6 @@ def test_nothing_is_left_behind_by_a_busy_day(world: World) -> None:
         world.g0.publish_all("ABBC"[number % 4])
     reservations = world.g0.reservations
     assert not reservations._arrivals.latest
-    assert not reservations._arrivals.behind
+    assert not reservations._arrivals.equal_before
     assert not reservations._in_flight.unregistered
     assert figures(reservations) == {"waiting": 0, "under_way": 0, "unsettled": 0}
