@@ -278,9 +278,12 @@ def with_hint(failure: Failure, headers: Mapping[bytes, bytes], body: bytes) -> 
     """Return the failure with a hint about the likely format of the body."""
     if failure.reason not in _HINTED or b"ce-specversion" in headers:
         return failure
+    is_tombstone = not body and b"headgate-tombstone" in headers
+    if is_tombstone and failure.reason is Reason.MALFORMED:
+        return failure  # there is no body whose format could be wrong
     head, content_type = body[:_HEAD_BYTES], headers.get(b"content-type")
     kind = BodyKind.OPAQUE if content_type is None else kind_of(content_type)
-    if failure.reason is Reason.MISSING_KEY and not body and b"headgate-tombstone" in headers:
+    if failure.reason is Reason.MISSING_KEY and is_tombstone:
         fix = "" if "Headgate-Key" in failure.detail else ": send the header Headgate-Key"
         hint: str | None = f"A tombstone has no value with a key{fix}"
     elif failure.reason is Reason.MISSING_KEY and _RECORDS.match(head):

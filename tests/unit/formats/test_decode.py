@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.formats.decode import BodyKind, Decoded, decode, kind_of
+from headgate.formats.decode import BodyKind, Decoded, decode, kind_of, with_hint
 from headgate.ingest.records import build_record
-from headgate.model.outcome import Failure, Reason, Refused
+from headgate.model.outcome import Failure, Reason, Refused, malformed
 from headgate.model.publish import RawEvent
 from headgate.model.route import Route
 from support.gateway.fakes import common, route
@@ -357,3 +357,8 @@ def test_blank_lines_are_no_events() -> None:
     assert [bytes(each).strip() for each in decode(body, IN_LINES, limit=10).events] == lines
     few = decode(b"\r\n \n\t".join(lines), IN_LINES, limit=100).events
     assert decode(body, IN_LINES, limit=10).events == few, "the same slices on both ways"
+
+
+def test_a_wrong_flag_of_a_tombstone_gets_no_hint_about_a_body() -> None:
+    failure = malformed("Headgate-Tombstone is true, 1, false or 0, not 'yes'")
+    assert with_hint(failure, {b"headgate-tombstone": b"yes"}, b"") == failure
