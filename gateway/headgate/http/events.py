@@ -364,7 +364,7 @@ class EventsFront:
                 failure, topic, producer, call.request_id, seconds, trace, request.remote
             )
         else:
-            await self.run(ticket)
+            ticket = await self.run(ticket)
             with maybe_written():
                 for index, document in ticket.weighing or ():
                     _put_weights(ticket, index, await self._weigher.weigh(document))
@@ -642,11 +642,15 @@ class EventsFront:
 
     async def run(
         self, ticket: Ticket, decode_as: Decode | None = None, endpoint: bytes = EVENTS
-    ) -> None:
-        """Start a request like `start`, and wait until its response may be sent."""
+    ) -> Ticket:
+        """Start a request like `start`, and wait until its response may be sent.
+
+        Returns:
+            The ticket to answer: another one after an internal error.
+        """
         done: asyncio.Future[Ticket] = self._loop.create_future()
         self.start(ticket, partial(_settle, done), decode_as, endpoint)
-        await done
+        return await done
 
     def run_part(self, ticket: Ticket, decode_as: Decode) -> asyncio.Future[Ticket]:
         """Start events of a request that was started before.

@@ -388,7 +388,7 @@ WRITERS = {
             monitor/monitor replays/registry replays/spec tracing/exporter
         """,
         _OURS: """
-            commands/completion devstack/java devstack/session
+            commands/completion commands/groups devstack/java devstack/session
             admin/control_plane http/openapi/document supervisor/coalescer_process
         """,
     }.items()

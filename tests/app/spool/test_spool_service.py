@@ -224,7 +224,7 @@ async def test_a_topic_that_was_deleted_is_named_where_its_events_wait(
 ) -> None:
     fill(tmp_path, 5)
     async with running(tmp_path, topic_state("others", 3)) as (service, _):
-        await until(lambda: "wait for Kafka" in caplog.text)
+        await until(lambda: "waiting for Kafka" in caplog.text)
         state = service.dependency()
         assert state.ok
         assert "5 events" in state.detail

@@ -288,7 +288,7 @@ class ProduceService:
         )
         del body  # the ticket drops it when it was decoded
         endpoint = f"v2/{'' if number is None else number}".encode()
-        await events.run(ticket, partial(self._decode, form, number), endpoint)
+        ticket = await events.run(ticket, partial(self._decode, form, number), endpoint)
         with maybe_written():
             outcomes = ticket.answered()
             failure = outcomes[0].failure if outcomes else None
