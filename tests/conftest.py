@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -293,3 +294,13 @@ def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
     file = tmp_path_factory.mktemp("sqlite") / "effects.db"
     with running_postgres() as url:
         yield {"postgresql": url, "sqlite": f"sqlite+aiosqlite:///{file}"}
+
+
+@pytest.fixture(autouse=True)
+def _root_logger_as_before() -> Iterator[None]:
+    """Restores the root logger: a test that configures the log of a process affects no other."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)

@@ -1,5 +1,6 @@
 """A PostgreSQL server on loopback for development, from the wheel that carries one."""
 
+import ctypes  # noqa: F401 - `end_with_parent` imports it, and the server's user cannot read it
 import importlib.util
 import os
 import pwd

@@ -30,7 +30,7 @@ those sets from their beginning. Complete events behind such a set then come onc
             while True:
                 for records in (await consumer.getmany(timeout_ms=1000)).values():
                     for record in records:
-                        event = assembler.add(record)            # None: chunks lack
+                        event = assembler.add(record)            # None: chunks are missing
                         if event is not None:
                             await handle(event, await claims.value(event))
                 if marks := assembler.committable():             # never past an incomplete set

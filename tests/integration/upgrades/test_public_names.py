@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headgate.model.outcome import Reason
 from support.upgrades.former import THIS, Version
 
 PAGES = ("commands", "http", "metrics", "options", "reasons")
@@ -34,7 +35,10 @@ def names(page: str) -> set[str]:
 def test_a_name_of_the_former_version_is_there(former: Version, page: str) -> None:
     before, now = (names(_reference(one, page)) for one in (former, THIS))
     assert len(before) > 10
-    assert before - now == GONE.get(page, set())
+    gone = before - now
+    if page == "http":  # the reasons of each operation are no names; `reasons` has all of them
+        gone = {name for name in gone if name.rpartition(": ")[2] not in frozenset(Reason)}
+    assert gone == GONE.get(page, set())
 
 
 def _reference(version: Version, page: str) -> str:
