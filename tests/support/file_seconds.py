@@ -23,7 +23,7 @@ def read() -> dict[str, int]:
 
 
 class Recorder:
-    """Adds up what the tests of each file take, in the process that hears of all of them."""
+    """Adds up the seconds of each file's tests, in the process that receives all reports."""
 
     def __init__(self) -> None:
         self._seconds: Counter[str] = Counter()

@@ -35,7 +35,7 @@ from headgate.replays.registry import WaitingReplay
 
 log = logging.getLogger("headgate.admin")
 
-_LOOK_S = 10.0  # interval at which new reasons are seen even if nobody asks
+_LOOK_S = 10.0  # interval between looks for new reasons, also without requests
 _MONITOR_S = 2.0
 _LISTED = 10  # reasons of a rule; the others are counted
 _FIRST_SEEN = 1000

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _HELP = """  headgate status                        the state and its reasons, the worst first
   headgate status --json | jq -r '.reasons[] | [.severity, .subject, .what] | @tsv'
-  headgate status --table --url https://gateway-1:9090 --token-file viewer.token || page-somebody
+  headgate status --table --url https://gateway-1:9090 --token-file viewer.token || notify-on-call
 
 A client of the gateway's control plane: --url (or HEADGATE_URL), --token-file (or
 HEADGATE_TOKEN). The role is `view`. It prints lines on a terminal, elsewhere the JSON that the API

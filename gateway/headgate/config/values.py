@@ -65,7 +65,7 @@ _TWICE = re.compile(r"Cannot .*line (\d+), column")
 
 
 def _toml_problem(file: Path, text: str, why: str) -> Problem:
-    """Return what is wrong with the text; `why` is the message of tomllib."""
+    """Describe the error of a text; `why` is the message of tomllib."""
     twice = _TWICE.match(why)  # "Cannot declare ('a',) twice", "Cannot overwrite a value"
     if twice is None:
         return Problem(file.name, why, "TOML 1.0")

@@ -50,7 +50,7 @@ def named(path: str) -> str:
     return plain.replace("--", "-") or "overview"
 
 
-@pytest.mark.parametrize(  # what is idle has less of what there is of `much`
+@pytest.mark.parametrize(  # idle consoles show fewer rows than those with `much`
     "situation", ["nothing", "much", "gone", pytest.param("idle", marks=pytest.mark.full)]
 )
 async def test_every_page_fits_runs_and_is_accessible(chromium: Browser, situation: str) -> None:
